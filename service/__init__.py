@@ -1,0 +1,1 @@
+"""The service: sockets, protocols, sessions, turns, metrics, command line."""

@@ -1,0 +1,1 @@
+"""Voices: one module each, all keeping the contract of `tts_adapter.voice`."""
