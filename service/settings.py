@@ -1,0 +1,220 @@
+"""All settings: one frozen tree, and the only reader of the environment.
+
+A flag wins over the environment (`VOICEPACE_ENGINE__MODEL`), that over the TOML file, that over the profile.
+Sections are owned by the package they configure. An unknown or malformed key is an error that names it.
+"""
+
+import json
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+
+from engine.options import EngineOptions
+from engine.profiles import PROFILES
+from tts_adapter.options import PacingOptions, SegmentOptions
+from tts_adapter.voices.options import VoiceOptions
+
+ENV_PREFIX = "VOICEPACE_"
+ENV_DELIMITER = "__"
+
+
+class SettingsError(Exception):
+    """A setting is unknown, malformed or out of range; one line per fault, each naming the key."""
+
+
+class Section(BaseModel):
+    """A part of the tree."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ServerOptions(Section):
+    """The socket and the limits of a call."""
+
+    host: str = Field("127.0.0.1", description="Address to listen on.")
+    port: int = Field(8080, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
+    max_calls: int = Field(32, ge=1, description="Calls at a time; one more is refused with 503.")
+    drain_s: float = Field(30.0, ge=0, description="On SIGTERM, running calls may go on for this long.")
+    max_message_bytes: int = Field(65536, ge=1024, description="Largest WebSocket message taken from a bridge.")
+    max_messages_per_s: float = Field(
+        200.0,
+        gt=0,
+        description="Messages a call may send per second, averaged over two seconds; beyond it the call ends.",
+    )
+    send_timeout_s: float = Field(5.0, gt=0, description="A bridge that takes no data for this long loses its call.")
+    idle_timeout_s: float = Field(300.0, gt=0, description="A call without any message for this long ends.")
+    max_call_s: float = Field(3600.0, gt=0, description="Longest call.")
+
+
+class AuthOptions(Section):
+    """Who may connect. Without keys everybody who reaches the port may."""
+
+    api_keys: tuple[SecretStr, ...] = Field((), description="Bearer keys (a JSON list in the environment).")
+    api_keys_file: Path | None = Field(None, description="File with one bearer key per line.")
+    allowed_origins: tuple[str, ...] = Field(
+        (), description="Origins of web pages that may connect, beside the service's own console."
+    )
+
+
+class ConversationOptions(Section):
+    """What the model is told and how it replies."""
+
+    system_prompt: str = Field(
+        "You are a friendly assistant on a phone call. Answer in one or two short spoken sentences.",
+        description="System prompt of calls that bring none of their own.",
+    )
+    max_reply_tokens: int = Field(160, ge=1, description="Longest reply.")
+    temperature: float = Field(0.0, ge=0, le=2, description="Sampling temperature; 0 is greedy.")
+    top_p: float = Field(1.0, gt=0, le=1, description="Nucleus sampling.")
+    repetition_penalty: float = Field(1.0, gt=0, le=2, description="Over 1 discourages repetition.")
+    max_history_tokens: int = Field(
+        1536,
+        ge=64,
+        description="When history and reply would exceed this, the oldest exchanges are dropped, half at once.",
+    )
+    speaking_rate_wpm: float = Field(
+        160.0, gt=0, description="Words per minute, to estimate what was heard where a bridge reports no position."
+    )
+
+
+class OpenAIOptions(Section):
+    """The OpenAI-compatible endpoints."""
+
+    stream_unit: Literal["token", "burst"] = Field(
+        "token", description="What one streamed chunk holds: one token, or all tokens of an engine step."
+    )
+    tool_parser: str | None = Field(None, description="Name of the engine's tool-call parser; none turns tools off.")
+
+
+class LogOptions(Section):
+    """Logs go to standard error and never hold what was said."""
+
+    level: Literal["debug", "info", "warning", "error"] = Field("info", description="Lowest level shown.")
+
+
+class Settings(Section):
+    """The whole tree."""
+
+    profile: str = Field("cpu-demo", description="Named set of defaults: see `voicepace profiles list`.")
+    cache_dir: Path = Field(Path("~/.cache/voicepace"), description="Where the embedded model's checkpoint is kept.")
+    engine: EngineOptions = EngineOptions()
+    server: ServerOptions = ServerOptions()
+    auth: AuthOptions = AuthOptions()
+    conversation: ConversationOptions = ConversationOptions()
+    pacing: PacingOptions = PacingOptions()
+    segment: SegmentOptions = SegmentOptions()
+    voice: VoiceOptions = VoiceOptions()
+    openai: OpenAIOptions = OpenAIOptions()
+    log: LogOptions = LogOptions()
+
+
+def load_settings(
+    flags: Mapping[str, str] | None = None,
+    config_file: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Settings:
+    """Read and check all settings.
+
+    Args:
+        flags: dotted key to text, as from the command line (`{"engine.model": "…"}`).
+        config_file: TOML file, one table per section.
+        environ: instead of the process environment, in tests.
+
+    Raises:
+        SettingsError: naming every key at fault.
+    """
+    env = os.environ if environ is None else environ
+    sources = [
+        _nested(flags or {}),
+        _nested(_from_environment(env)),
+        _from_toml(config_file),
+    ]
+    name = next((str(source["profile"]) for source in sources if "profile" in source), "cpu-demo")
+    if name not in PROFILES:
+        raise SettingsError(f"profile: there is no profile {name!r}; known: {', '.join(sorted(PROFILES))}")
+    sources.append({"profile": name, **PROFILES[name].settings})
+    merged: dict[str, Any] = {}
+    for source in reversed(sources):
+        merged = _merged(merged, source)
+    try:
+        return Settings.model_validate(merged)
+    except ValidationError as error:
+        raise SettingsError("\n".join(_fault(detail) for detail in error.errors())) from None
+
+
+def keys() -> dict[str, tuple[str, Any]]:
+    """Every leaf key with its description and default, in the order of the tree."""
+    leaves: dict[str, tuple[str, Any]] = {}
+
+    def walk(model: type[BaseModel], prefix: str) -> None:
+        for name, field in model.model_fields.items():
+            kind = field.annotation
+            if isinstance(kind, type) and issubclass(kind, BaseModel):
+                walk(kind, f"{prefix}{name}.")
+            else:
+                leaves[prefix + name] = (field.description or "", field.get_default(call_default_factory=True))
+
+    walk(Settings, "")
+    return leaves
+
+
+def _merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    both = dict(under)
+    for key, value in over.items():
+        below = both.get(key)
+        both[key] = _merged(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
+    return both
+
+
+def _nested(flat: Mapping[str, str]) -> dict[str, Any]:
+    known = keys()
+    tree: dict[str, Any] = {}
+    for key, text in flat.items():
+        if key not in known:
+            raise SettingsError(f"{key}: there is no such setting")
+        *path, leaf = key.split(".")
+        node = tree
+        for part in path:
+            node = node.setdefault(part, {})
+        node[leaf] = _value(key, text)
+    return tree
+
+
+def _value(key: str, text: str) -> Any:
+    """Lists and tables are written as JSON; everything else is text that the field itself reads."""
+    if not text.startswith(("[", "{")):
+        return text
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise SettingsError(f"{key}: not valid JSON ({error.msg} at {error.pos})") from None
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    return {
+        name.removeprefix(ENV_PREFIX).lower().replace(ENV_DELIMITER, "."): text
+        for name, text in environ.items()
+        if name.startswith(ENV_PREFIX)
+    }
+
+
+def _from_toml(path: Path | None) -> dict[str, Any]:
+    if path is None:
+        return {}
+    try:
+        return tomllib.loads(path.read_text())
+    except OSError as error:
+        raise SettingsError(f"{path}: {error.strerror}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(f"{path}: {error}") from None
+
+
+def _fault(detail: Any) -> str:
+    key = ".".join(str(part) for part in detail["loc"])
+    if detail["type"] == "extra_forbidden":
+        return f"{key}: there is no such setting"
+    return f"{key}: {detail['msg']}"
