@@ -1,1 +1,1 @@
-"""Token generation: one small async interface over vLLM, and what makes it fast. Knows nothing of HTTP or Prometheus."""
+"""Token generation: one small async interface over vLLM, and what makes it fast. Knows nothing of HTTP, Prometheus."""
