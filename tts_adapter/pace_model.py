@@ -1,0 +1,100 @@
+"""What the pacer knows about the engine's rhythm: step time, burst size, and how late its own caller tends to be.
+
+Pure. One object may outlive many replies and serve many calls at a time: a single reply is too short to learn from.
+"""
+
+import math
+from collections import deque
+
+_WINDOW_STEPS = 192
+_REFRESH_STEPS = 8
+_BLOCK_STEPS = 4
+_LONGEST_STEP_S = 0.5
+_PRIOR_STEP_S = 0.045
+_RUIN_PROBABILITY = 0.01
+
+
+class PaceModel:
+    """Online statistics of engine steps, over the last 192 of them.
+
+    Args:
+        slo_s: gap above which a token is late.
+
+    The slack needed is the Cramér-Lundberg bound: the buffer's slack is a random walk that loses the step time and
+    gains `slo_s` per token; with mean gain m and variance v per step it runs out from slack s with probability about
+    exp(-2 m s / v). The variance is that of blocks of four steps, so that runs of poor acceptance count.
+    """
+
+    def __init__(self, slo_s: float = 0.020) -> None:
+        self.slo_s = slo_s
+        self._steps: deque[tuple[float, int]] = deque(maxlen=_WINDOW_STEPS)
+        self._unseen = 0
+        self._step_s = _PRIOR_STEP_S
+        self._tokens_per_step = 0.0
+        self._token_error = 0.0
+        self._needed_slack_s = 0.0
+        self._lateness_s = 0.0
+
+    @property
+    def steps(self) -> int:
+        """Steps in the window."""
+        return len(self._steps)
+
+    @property
+    def step_s(self) -> float:
+        """Mean time between two bursts."""
+        return self._step_s
+
+    @property
+    def token_s(self) -> float | None:
+        """Mean time per token, None before anything was seen."""
+        return self._step_s / self._tokens_per_step if self._tokens_per_step else None
+
+    @property
+    def is_slow(self) -> bool:
+        """True where the engine's rate is below one token per `slo_s`, beyond doubt (two standard errors)."""
+        if self.steps < 2:
+            return False
+        return self._step_s > self.slo_s * (self._tokens_per_step + 2 * self._token_error)
+
+    @property
+    def needed_slack_s(self) -> float:
+        """Slack beyond the next expected burst that keeps the risk of running dry low; 0 before anything was seen."""
+        return self._needed_slack_s
+
+    @property
+    def lateness_s(self) -> float:
+        """How late the caller has recently been for a release (slowly decaying peak)."""
+        return self._lateness_s
+
+    def observe_step(self, step_s: float, tokens: int) -> None:
+        """A burst of `tokens` came `step_s` after the one before it."""
+        self._steps.append((min(step_s, _LONGEST_STEP_S), tokens))
+        self._unseen += 1
+        if self._unseen >= _REFRESH_STEPS or self.steps <= _REFRESH_STEPS:
+            self._refresh()
+
+    def observe_lateness(self, late_s: float) -> None:
+        """A token was released `late_s` after it was due."""
+        self._lateness_s = max(min(late_s, self.slo_s), self._lateness_s * 0.99)
+
+    def _refresh(self) -> None:
+        self._unseen = 0
+        count = len(self._steps)
+        self._step_s = sum(step for step, _ in self._steps) / count
+        self._tokens_per_step = sum(tokens for _, tokens in self._steps) / count
+        spread = sum((tokens - self._tokens_per_step) ** 2 for _, tokens in self._steps) / max(1, count - 1)
+        self._token_error = math.sqrt(spread / count)
+        gain_s = self.slo_s * self._tokens_per_step - self._step_s
+        variance = self._block_variance(gain_s)
+        if gain_s * self._tokens_per_step <= 0 or self.is_slow:
+            self._needed_slack_s = math.sqrt(variance)
+        else:
+            self._needed_slack_s = -math.log(_RUIN_PROBABILITY) * variance / (2 * gain_s)
+
+    def _block_variance(self, gain_s: float) -> float:
+        """Variance of the slack's change per step, from sums over blocks of neighbouring steps."""
+        changes = [self.slo_s * tokens - step - gain_s for step, tokens in self._steps]
+        size = min(_BLOCK_STEPS, len(changes))
+        sums = [sum(changes[i : i + size]) for i in range(len(changes) - size + 1)]
+        return sum(value * value for value in sums) / (len(sums) * size)
