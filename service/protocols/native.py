@@ -39,8 +39,8 @@ from service.protocols.events import (
 )
 
 FRAME_MS = 20
-MAX_MESSAGE_CHARS = 262_144
-MAX_AUDIO_BYTES = 96_000  # two seconds of the widest format
+MAX_MESSAGE_CHARS = 65_536
+MAX_AUDIO_BYTES = 48_000  # one second of the widest format
 MAX_NAME_CHARS = 64  # of a field named back to the peer: it may be the peer's own text
 
 Milliseconds = Annotated[float, Field(ge=0, le=86_400_000, allow_inf_nan=False)]
@@ -118,7 +118,7 @@ class PlayedBody(_Body):
 class ToolResultBody(_Body):
     type: Literal["tool_result"]
     tool_call_id: Annotated[str, Field(min_length=1, max_length=128)]
-    content: Annotated[str, Field(max_length=64_000)]
+    content: Annotated[str, Field(max_length=48_000)]
 
 
 class EndBody(_Body):

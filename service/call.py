@@ -1,0 +1,108 @@
+"""`voicepace call`: a bridge on the command line. Shows the reply as it comes, writes its audio, and measures."""
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+import wave
+from typing import Any
+
+from service.call_report import call_report, report_lines
+
+DEFAULT_URL = "ws://127.0.0.1:8080/v1/voice"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `voicepace call`."""
+    parser.add_argument("texts", nargs="+", metavar="TEXT", help="what the caller says; several are several turns")
+    parser.add_argument("--url", default=DEFAULT_URL, help="the service (default: %(default)s)")
+    parser.add_argument("--dialect", choices=["native"], default="native", help="the protocol to speak")
+    parser.add_argument(
+        "--audio",
+        choices=["none", "pcm16", "mulaw", "alaw"],
+        help="ask for audio in this format (default: none; pcm16 with --out)",
+    )
+    parser.add_argument("--rate", type=int, default=8000, metavar="HZ", help="sample rate (default: %(default)s)")
+    parser.add_argument("--out", metavar="FILE", help="write what was heard to a WAV file")
+    parser.add_argument("--interrupt-after", type=float, metavar="S", help="break in so long after a reply begins")
+    parser.add_argument("--turns", type=int, metavar="N", help="say the texts in turn until N turns are done")
+    parser.add_argument("--timeout", type=float, default=60.0, metavar="S", help="longest silence of the service")
+    parser.add_argument("--key-env", metavar="NAME", help="environment variable that holds the key")
+    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Hold the call; the exit code is 0 only if it was held to its end."""
+    from service.caller import CallFailed
+
+    try:
+        return asyncio.run(_call(args))
+    except CallFailed as error:
+        print(f"voicepace call: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+async def _call(args: argparse.Namespace) -> int:
+    from service.caller import Caller, CallFailed, CallPlan, Screen, connected
+
+    encoding = args.audio or ("pcm16" if args.out else "none")
+    audio = None if encoding == "none" else {"encoding": encoding, "sample_rate_hz": args.rate}
+    if args.out and audio is None:
+        raise CallFailed("--out needs audio: leave out --audio none")
+    count = len(args.texts) if args.turns is None else args.turns
+    texts = [args.texts[turn % len(args.texts)] for turn in range(count)]
+    plan = CallPlan(texts, audio, args.interrupt_after, args.timeout)
+    failure: CallFailed | None = None
+    caller: Caller | None = None
+    try:
+        async with connected(args.url, _key(args.key_env)) as socket:
+            caller = Caller(socket, plan, Screen(None if args.json else sys.stdout))
+            await caller.hold()
+    except CallFailed as error:  # what was measured until then is still worth showing
+        failure = error
+    if caller is not None and caller.replies:
+        _show(args, caller, audio, failure)
+    if failure is not None:
+        raise failure
+    return 0
+
+
+def _key(name: str | None) -> str | None:
+    from service.caller import CallFailed
+
+    if name is None:
+        return None
+    if not (key := os.environ.get(name)):
+        raise CallFailed(f"the environment variable {name} is not set")
+    return key
+
+
+def _show(args: argparse.Namespace, caller: Any, audio: dict[str, Any] | None, failure: Exception | None) -> None:
+    report = call_report([reply.times for reply in caller.replies])
+    if args.out and audio:
+        frames = b"".join(frame for reply in caller.replies for frame in reply.frames)
+        write_wav(args.out, frames, audio["encoding"], audio["sample_rate_hz"])
+    if args.json:
+        replies = [{"text": "".join(r.pieces), "reason": r.times.reason, "heard": r.heard} for r in caller.replies]
+        outcome = {"call_id": caller.call_id, "failure": str(failure) if failure else None}
+        print(json.dumps({**outcome, "audio": audio, "replies": replies, "figures": report}, ensure_ascii=False))
+    else:
+        print("\n" + "\n".join(report_lines(report)))
+        if args.out and audio:
+            print(f"heard           {args.out}")
+
+
+def write_wav(path: str, payload: bytes, encoding: str, sample_rate_hz: int) -> None:
+    """Mono 16-bit WAV of audio in the call's format."""
+    if encoding != "pcm16":
+        from tts_adapter.audio import decode
+
+        payload = decode(payload, encoding)
+    with wave.open(path, "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(sample_rate_hz)
+        file.writeframes(payload)
