@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
 from engine.options import EngineOptions
 from engine.profiles import PROFILES
-from tts_adapter.options import PacingOptions, SegmentOptions
+from tts_adapter.options import PacingOptions, SpeechOptions
 from tts_adapter.voices.options import VoiceOptions
 
 ENV_PREFIX = "VOICEPACE_"
@@ -106,7 +106,7 @@ class Settings(Section):
     auth: AuthOptions = AuthOptions()
     conversation: ConversationOptions = ConversationOptions()
     pacing: PacingOptions = PacingOptions()
-    segment: SegmentOptions = SegmentOptions()
+    speech: SpeechOptions = SpeechOptions()
     voice: VoiceOptions = VoiceOptions()
     openai: OpenAIOptions = OpenAIOptions()
     log: LogOptions = LogOptions()

@@ -1,0 +1,91 @@
+"""The ASGI application: routes, and a lifespan that starts, watches, drains and stops. No globals."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI, Response
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from engine.api import Engine
+from service import openai_api
+from service.calls import Calls
+from service.gateway import Gateway
+from service.lifecycle import Lifecycle, State
+from service.metrics import Metrics
+from service.session import Equipment
+from service.settings import Settings
+from tts_adapter.pace_model import PaceModel
+from tts_adapter.voice import Voice
+
+
+class Service:
+    """The application and the parts a server needs a hand on."""
+
+    def __init__(self, app: FastAPI, lifecycle: Lifecycle, calls: Calls) -> None:
+        self.app = app
+        self.lifecycle = lifecycle
+        self.calls = calls
+
+
+def create_app(
+    settings: Settings,
+    engine: Engine,
+    voice: Voice | None,
+    metrics: Metrics,
+    announce: Callable[[], None] = lambda: None,
+    failed: Callable[[], None] = lambda: None,
+) -> Service:
+    """Build the service.
+
+    Args:
+        settings: the whole tree.
+        engine: not yet started; the lifespan starts it while the routes already answer.
+        voice: not yet started, or None for text only.
+        metrics: where everything is recorded.
+        announce: called when the service is ready for its first call.
+        failed: called when it could not start; `lifecycle.failure` says why.
+    """
+    calls = Calls(settings.server.max_calls)
+    lifecycle = Lifecycle(engine, voice, metrics, announce)
+    equipment = Equipment(engine, voice, settings, metrics, calls, PaceModel(settings.pacing.slo_ms / 1000))
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        async with asyncio.TaskGroup() as tasks:
+            running = tasks.create_task(_run(lifecycle, failed), name="lifecycle")
+            yield
+            running.cancel()
+        await lifecycle.stop()
+
+    app = FastAPI(title="voicepace", lifespan=lifespan)
+    _mount_probes(app, lifecycle, metrics)
+    Gateway(equipment, lifecycle).mount(app)
+    if hasattr(engine, "client"):
+        openai_api.mount(app, engine, settings, metrics)
+    return Service(app, lifecycle, calls)
+
+
+async def _run(lifecycle: Lifecycle, failed: Callable[[], None]) -> None:
+    await lifecycle.run()
+    if lifecycle.failure is not None:
+        failed()
+
+
+def _mount_probes(app: FastAPI, lifecycle: Lifecycle, metrics: Metrics) -> None:
+    @app.get("/healthz")
+    async def healthz() -> Response:
+        """200 while the process serves requests at all."""
+        dead = lifecycle.state is State.FAILED
+        return Response(lifecycle.state.value + "\n", 503 if dead else 200, media_type="text/plain")
+
+    @app.get("/readyz")
+    async def readyz() -> Response:
+        """200 while a call would be served, else 503 and the state."""
+        state = lifecycle.state.value if lifecycle.ready or lifecycle.state is not State.READY else "engine dead"
+        return Response(state + "\n", 200 if lifecycle.ready else 503, media_type="text/plain")
+
+    @app.get("/metrics")
+    async def scrape() -> Response:
+        """The Prometheus exposition."""
+        return Response(metrics.exposition(), media_type=CONTENT_TYPE_LATEST)

@@ -1,0 +1,93 @@
+"""The WebSocket endpoints: who may enter, and what happens to a socket from upgrade to close."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from fastapi import FastAPI, Response, WebSocket
+from starlette.websockets import WebSocketState
+
+from service.calls import Refused
+from service.channel import Channel
+from service.lifecycle import Lifecycle
+from service.protocols.catalog import ENDPOINTS, Endpoint
+from service.protocols.events import Frame
+from service.session import Equipment, Session
+
+logger = logging.getLogger("voicepace.gateway")
+
+NORMAL_CLOSURE = 1000
+INTERNAL_ERROR = 1011
+
+
+class Gateway:
+    """Takes calls on every dialect's path."""
+
+    def __init__(self, equipment: Equipment, lifecycle: Lifecycle) -> None:
+        self._equipment = equipment
+        self._lifecycle = lifecycle
+
+    def mount(self, app: FastAPI) -> None:
+        """Put the endpoints on `app`."""
+        for endpoint in ENDPOINTS:
+            app.add_api_websocket_route(endpoint.path, self._route(endpoint), name=endpoint.name)
+
+    def _route(self, endpoint: Endpoint) -> Callable[[WebSocket], "asyncio.Future[None]"]:
+        async def route(websocket: WebSocket) -> None:
+            await self._take(websocket, endpoint)
+
+        return route  # type: ignore[return-value]
+
+    async def _take(self, websocket: WebSocket, endpoint: Endpoint) -> None:
+        try:
+            if not self._lifecycle.ready and not self._equipment.calls.draining:
+                raise Refused("not_ready", 5)
+            with self._equipment.calls.admitted():
+                await self._serve(websocket, endpoint)
+        except Refused as refused:
+            self._equipment.metrics.refused.labels(refused.reason).inc()
+            await refuse(websocket, 503, refused.reason, {"Retry-After": str(refused.retry_after_s)})
+
+    async def _serve(self, websocket: WebSocket, endpoint: Endpoint) -> None:
+        dialect = endpoint.make()
+        offered = websocket.scope.get("subprotocols", [])
+        if dialect.subprotocol is not None and dialect.subprotocol not in offered:
+            await refuse(websocket, 400, f"the subprotocol {dialect.subprotocol} must be offered")
+            return
+        await websocket.accept(dialect.subprotocol)
+        channel = Channel(websocket, dialect, self._equipment.settings.server.send_timeout_s)
+        session = Session(dialect, channel, self._equipment)
+        code = NORMAL_CLOSURE
+        try:
+            await session.run(lambda: receive(websocket))
+        except Exception as error:  # the call boundary: one broken call never takes others with it
+            code = INTERNAL_ERROR
+            logger.error("call ended by an internal error: %s", _origin(error), exc_info=logger.isEnabledFor(10))
+        finally:
+            await channel.close(code)
+
+
+async def receive(websocket: WebSocket) -> Frame | None:
+    """The next message, or None once the peer has closed."""
+    message = await websocket.receive()
+    if message["type"] == "websocket.disconnect":
+        return None
+    text = message.get("text")
+    return text if text is not None else bytes(message["bytes"])
+
+
+async def refuse(websocket: WebSocket, status: int, reason: str, headers: dict[str, str] | None = None) -> None:
+    """Answer the upgrade request with an HTTP status instead of accepting it."""
+    if websocket.application_state is WebSocketState.CONNECTING:
+        await websocket.send_denial_response(Response(reason + "\n", status, headers, media_type="text/plain"))
+
+
+def _origin(error: BaseException) -> str:
+    """Type and place of an error; its text may quote what was said."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    place = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}" if trace is not None else "unknown place"
+    return f"{type(error).__name__} at {place}"

@@ -1,0 +1,315 @@
+"""One call: events in from the bridge, one turn at a time out.
+
+The session is one TaskGroup. A turn is one task in it; barge-in cancels that task and awaits it, after which nothing of
+the turn can leave, because all that sends for it were its own tasks. What was heard of a reply is settled when the
+caller next speaks (or interrupts), and only that enters the history.
+"""
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import Literal, assert_never
+
+from engine.api import Engine, EngineDead, GenerateRequest, RequestRefused, Sampling, TokenBurst
+from service.calls import Calls
+from service.channel import CallLost, Channel
+from service.conversation import Conversation, PromptTooLong
+from service.metrics import Metrics
+from service.playback_ledger import PlaybackLedger
+from service.protocols.events import (
+    AudioFormat,
+    BadMessage,
+    CallEnded,
+    CallerAudio,
+    CallStarted,
+    ClearAudio,
+    Dialect,
+    DigitPressed,
+    EndTurn,
+    Event,
+    Fault,
+    FlowPaused,
+    FlowResumed,
+    Frame,
+    HangUp,
+    Ignored,
+    Interrupted,
+    MarkReached,
+    Played,
+    Ready,
+    ToolResult,
+    UserText,
+)
+from service.protocols.events import Reply as ProtocolReply
+from service.rate_limit import RateLimit
+from service.reply import Reply, ReplyToken
+from service.settings import Settings
+from service.speech import SentFrame, Speech
+from service.turn import Turn
+from tts_adapter.pace_model import PaceModel
+from tts_adapter.pacer import Pacer
+from tts_adapter.voice import Voice
+
+Receive = Callable[[], Awaitable[Frame | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Equipment:
+    """What every call of a service shares."""
+
+    engine: Engine
+    voice: Voice | None
+    settings: Settings
+    metrics: Metrics
+    calls: Calls
+    pace_model: PaceModel
+
+
+class Session:
+    """One call.
+
+    Args:
+        dialect: of the bridge.
+        channel: the way out.
+        equipment: shared by all calls.
+    """
+
+    def __init__(self, dialect: Dialect, channel: Channel, equipment: Equipment) -> None:
+        self._dialect = dialect
+        self._channel = channel
+        self._shared = equipment
+        self._metrics = equipment.metrics.stream(dialect.surface, dialect.name)
+        self._loop = asyncio.get_running_loop()
+        self._lock = asyncio.Lock()
+        self._ledger = PlaybackLedger(dialect.reports_position, equipment.settings.conversation.speaking_rate_wpm)
+        self._conversation: Conversation | None = None
+        self._audio: AudioFormat | None = None
+        self._turn: Turn | None = None
+        self._turn_task: asyncio.Task[None] | None = None
+        self._greeting = False
+        self._turns = 0
+        self._digits = ""
+        self._limit: asyncio.Timeout | None = None
+        self._end_reason: str | None = None
+        self.call_id: str | None = None
+
+    async def run(self, receive: Receive) -> None:
+        """Until either side ends the call. `receive` returns None once the peer has closed."""
+        self._metrics.calls.inc()
+        try:
+            async with asyncio.TaskGroup() as self._tasks:
+                await self._receive(receive)
+                await self._cancel_turn()
+        except* CallLost:
+            pass
+        finally:
+            self._metrics.calls.dec()
+            if self.call_id is not None:
+                self._shared.calls.leave(self.call_id)
+
+    def hang_up(self, reason: str) -> None:
+        """End the call from our side, at once; the peer is told why."""
+        self._end_reason = reason
+        if self._limit is not None:
+            self._limit.reschedule(self._loop.time())
+
+    async def take(self, events: list[Event]) -> None:
+        """Handle events in order. Several sources may call this; each batch is handled as one."""
+        async with self._lock:
+            for event in events:
+                await self._handle(event)
+
+    async def _receive(self, receive: Receive) -> None:
+        server = self._shared.settings.server
+        rate = RateLimit(server.max_messages_per_s)
+        try:
+            async with asyncio.timeout(server.max_call_s) as self._limit:
+                while self._end_reason is None:
+                    async with asyncio.timeout(server.idle_timeout_s):
+                        data = await receive()
+                    if data is None:
+                        return
+                    if not rate.allows(self._loop.time()):
+                        self._end_reason = "too_many_messages"
+                        break
+                    await self.take(self._dialect.receive(data, self._loop.time()))
+        except TimeoutError:
+            pass
+        await self._cancel_turn()
+        if self._end_reason != "ended_by_peer":
+            await self._channel.send(HangUp(self._end_reason or "time_limit"))
+
+    async def _handle(self, event: Event) -> None:
+        match event:
+            case CallStarted():
+                await self._start(event)
+            case UserText(text, final):
+                if final:
+                    await self._answer(text)
+            case Interrupted():
+                await self._settle(event)
+            case Played(turn_id, audio_ms, token_index):
+                self._ledger.played(turn_id, audio_ms, token_index)
+            case MarkReached(name, played):
+                self._ledger.mark(name, played, self._loop.time())
+            case DigitPressed(digit):
+                self._digits += digit
+            case FlowPaused():
+                self._channel.pause()
+            case FlowResumed():
+                self._channel.resume()
+            case CallEnded():
+                self._end_reason = "ended_by_peer"
+            case BadMessage(field, reason, message_type):
+                self._metrics.bad_messages.inc()
+                what = f"{message_type}: {field}: {reason}" if message_type else f"{field}: {reason}"
+                await self._channel.send(Fault("bad_message", what, field))
+            case Ignored():
+                self._metrics.ignored_messages.inc()
+            case ProtocolReply(frames):
+                await self._channel.send_frames(frames)
+            case ToolResult():
+                await self._channel.send(Fault("no_tool_call", "no tool call is waiting for a result", "tool_call_id"))
+            case CallerAudio():
+                pass
+            case _:
+                assert_never(event)
+
+    async def _start(self, started: CallStarted) -> None:
+        options = self._shared.settings.conversation
+        engine = self._shared.engine
+        room = engine.max_model_len - options.max_reply_tokens
+        self._conversation = Conversation(
+            engine.tokenizer, started.system_prompt or options.system_prompt, min(options.max_history_tokens, room)
+        )
+        self._audio = started.audio
+        self.call_id = self._shared.calls.new_id(started.call_id)
+        self._shared.calls.enter(self.call_id, self)
+        await self._channel.send(Ready(self.call_id))
+        if self._audio is not None and self._shared.voice is None:
+            await self._channel.send(Fault("no_voice", "this service runs without a voice", "audio"))
+            self._audio = None
+        if started.greeting:
+            self._greeting = True
+            self._begin_turn(self._spoken(started.greeting))
+
+    async def _answer(self, text: str) -> None:
+        await self._settle(None)
+        conversation = self._conversation
+        if conversation is None:
+            await self._channel.send(Fault("not_started", "the call has not been started", "type"))
+            return
+        if self._digits:
+            conversation.note(f"(Keys pressed: {self._digits})")
+            self._digits = ""
+        if not text.strip():
+            return
+        options = self._shared.settings.conversation
+        try:
+            prompt = conversation.ask(text)
+        except PromptTooLong:
+            await self._channel.send(Fault("too_long", "longer than the model can read", "text"))
+            return
+        sampling = Sampling(
+            max_tokens=options.max_reply_tokens,
+            temperature=options.temperature,
+            top_p=options.top_p,
+            repetition_penalty=options.repetition_penalty,
+        )
+        request = GenerateRequest(f"{self.call_id}-{self._turns}", prompt, sampling)
+        self._begin_turn(self._shared.engine.generate(request))
+
+    async def _spoken(self, text: str) -> AsyncGenerator[TokenBurst, None]:
+        """A text of our own as a reply: one token per word, so that what was heard of it can be kept."""
+        words = re.findall(r"\S+\s*|\s+", text)
+        yield TokenBurst(tuple(range(len(words))), tuple(words), self._loop.time(), finish_reason="stop")
+
+    def _begin_turn(self, bursts: AsyncGenerator[TokenBurst, None]) -> None:
+        reply = Reply(self._turns, self._loop.time())
+        self._turns += 1
+        captions = self._audio is None or self._dialect.captions
+        pacer = Pacer[ReplyToken](self._shared.settings.pacing, self._shared.pace_model) if captions else None
+        self._turn = Turn(reply, bursts, self._channel.send, self._metrics, pacer, self._speech(reply), self._delivered)
+        self._turn_task = self._tasks.create_task(self._run_turn(self._turn), name=f"turn-{reply.turn_id}")
+
+    def _speech(self, reply: Reply) -> Speech | None:
+        voice = self._shared.voice
+        if self._audio is None or voice is None:
+            return None
+        options = self._shared.settings.speech
+        return Speech(reply, voice, self._audio, options, self._channel.send, self._metrics, self._frame_sent)
+
+    async def _run_turn(self, turn: Turn) -> None:
+        reply = turn.reply
+        reason: Literal["stop", "length", "error"] = "error"
+        try:
+            await turn.run()
+            reason = "length" if reply.finish_reason == "length" else "stop"
+        except* EngineDead:
+            await self._channel.send(Fault("engine_unavailable", "the engine has failed; it is being restarted"))
+        except* RequestRefused as refused:
+            await self._channel.send(Fault("refused", str(refused.exceptions[0])))
+        turn.complete = True
+        self._metrics.turn_ended(reason)
+        self._metrics.first_audio(reply.first_audio_stages_s())
+        await self._channel.send(EndTurn(reply.turn_id, reason, timings_ms=reply.timings_ms()))
+
+    async def _cancel_turn(self) -> bool:
+        """Stop the turn under way; True where that cut it short. Nothing of it leaves afterwards."""
+        turn, task = self._turn, self._turn_task
+        if turn is None or task is None or task.done():
+            return False
+        cut = not turn.complete
+        if cut:
+            task.cancel()
+        await asyncio.wait([task])
+        return cut
+
+    async def _settle(self, interrupt: Interrupted | None) -> None:
+        """End the turn under way, if any, and store what was heard of it. `interrupt` None: the caller just spoke."""
+        turn = self._turn
+        if turn is None:
+            return
+        asked_at = self._loop.time()
+        cut = await self._cancel_turn()
+        self._turn = None
+        reply = turn.reply
+        if cut or interrupt is not None:
+            # Also where everything had been sent: the bridge may still be playing it.
+            await self._channel.send(ClearAudio(reply.turn_id))
+        silent_at = self._loop.time()
+        heard_chars = self._heard_chars(reply, cut, interrupt, silent_at)
+        self._remember(reply, heard_chars)
+        if cut:
+            closed_at = turn.engine_closed_at
+            self._metrics.barge_in(silent_at - asked_at, None if closed_at is None else max(0.0, closed_at - asked_at))
+            self._metrics.turn_ended("interrupted")
+            heard = reply.text[:heard_chars]
+            await self._channel.send(EndTurn(reply.turn_id, "interrupted", heard, reply.timings_ms()))
+
+    def _heard_chars(self, reply: Reply, cut: bool, interrupt: Interrupted | None, now: float) -> int:
+        if cut or interrupt is not None:
+            told = interrupt or Interrupted()
+            self._ledger.interrupted(reply.turn_id, told.heard_text, told.heard_ms, now)
+        else:
+            self._ledger.finished(reply.turn_id, now)
+        return min(self._ledger.heard_chars(reply.turn_id), len(reply.text))
+
+    def _remember(self, reply: Reply, heard_chars: int) -> None:
+        assert self._conversation is not None
+        if self._greeting:
+            self._greeting = False
+            if heard_chars:
+                self._conversation.opened_with(reply.text[:heard_chars])
+            return
+        self._conversation.answered(reply.heard_ids(heard_chars))
+
+    def _delivered(self, token: ReplyToken, now: float) -> None:
+        if self._audio is None and self._turn is not None:
+            self._ledger.sent_token(self._turn.reply.turn_id, token.index, token.text, now)
+
+    def _frame_sent(self, frame: SentFrame, now: float) -> None:
+        if self._turn is not None:
+            turn_id = self._turn.reply.turn_id
+            self._ledger.sent_audio(turn_id, frame.start_char, frame.end_char, frame.audio_ms, now, frame.mark)
