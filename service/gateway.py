@@ -1,16 +1,16 @@
 """The WebSocket endpoints: who may enter, and what happens to a socket from upgrade to close."""
 
-import asyncio
 import logging
-from collections.abc import Callable
+from functools import partial
 
 from fastapi import FastAPI, Response, WebSocket
+from starlette.routing import WebSocketRoute
 from starlette.websockets import WebSocketState
 
 from service.calls import Refused
 from service.channel import Channel
 from service.lifecycle import Lifecycle
-from service.protocols.catalog import ENDPOINTS, Endpoint
+from service.protocols.catalog import CATALOG, DialectEntry
 from service.protocols.events import Frame
 from service.session import Equipment, Session
 
@@ -29,27 +29,21 @@ class Gateway:
 
     def mount(self, app: FastAPI) -> None:
         """Put the endpoints on `app`."""
-        for endpoint in ENDPOINTS:
-            app.add_api_websocket_route(endpoint.path, self._route(endpoint), name=endpoint.name)
+        for entry in CATALOG.values():
+            app.router.routes.append(WebSocketRoute(entry.path, partial(self._take, entry=entry), name=entry.name))
 
-    def _route(self, endpoint: Endpoint) -> Callable[[WebSocket], "asyncio.Future[None]"]:
-        async def route(websocket: WebSocket) -> None:
-            await self._take(websocket, endpoint)
-
-        return route  # type: ignore[return-value]
-
-    async def _take(self, websocket: WebSocket, endpoint: Endpoint) -> None:
+    async def _take(self, websocket: WebSocket, entry: DialectEntry) -> None:
         try:
             if not self._lifecycle.ready and not self._equipment.calls.draining:
                 raise Refused("not_ready", 5)
             with self._equipment.calls.admitted():
-                await self._serve(websocket, endpoint)
+                await self._serve(websocket, entry)
         except Refused as refused:
             self._equipment.metrics.refused.labels(refused.reason).inc()
             await refuse(websocket, 503, refused.reason, {"Retry-After": str(refused.retry_after_s)})
 
-    async def _serve(self, websocket: WebSocket, endpoint: Endpoint) -> None:
-        dialect = endpoint.make()
+    async def _serve(self, websocket: WebSocket, entry: DialectEntry) -> None:
+        dialect = entry.make()
         offered = websocket.scope.get("subprotocols", [])
         if dialect.subprotocol is not None and dialect.subprotocol not in offered:
             await refuse(websocket, 400, f"the subprotocol {dialect.subprotocol} must be offered")
