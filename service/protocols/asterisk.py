@@ -19,8 +19,8 @@ Faults of released versions that are survived:
   message is one short frame.
 
 What it cannot say: no transcript (it comes by `/v1/calls/{call_id}/transcript`), no sign of barge-in (it is found in
-the caller's audio), no error message (`Fault` sends nothing). In passthrough and unbuffered mode Asterisk queues nothing
-and knows neither marks nor flush: `reports_position` turns False with `CallStarted`.
+the caller's audio), no error message (`Fault` sends nothing). In passthrough and unbuffered mode Asterisk queues
+nothing and knows neither marks nor flush: `reports_position` turns False with `CallStarted`.
 
 Pure: no I/O, no clock; never raises for what the peer sent.
 """
@@ -64,8 +64,20 @@ FORMATS = {
 MAX_MESSAGE_BYTES = 65_500
 MARK_NAME = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 KEYS = frozenset(
-    "connection_id channel channel_id format optimal_frame_size ptime passthrough unbuffered digit correlation_id "
-    "error_text queue_length xon_level xoff_level queue_full bulk_media media_paused".split()
+    {
+        *(
+            "connection_id",
+            "channel",
+            "channel_id",
+            "format",
+            "optimal_frame_size",
+            "ptime",
+            "passthrough",
+            "unbuffered",
+        ),
+        *("digit", "correlation_id", "error_text"),
+        *("queue_length", "xon_level", "xoff_level", "queue_full", "bulk_media", "media_paused"),
+    }
 )
 QUIET = frozenset({"STATUS", "MEDIA_BUFFERING_COMPLETED", "QUEUE_DRAINED"})
 
