@@ -9,6 +9,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from engine.api import Engine
 from service import openai_api
+from service.admission import Admission
 from service.calls import Calls
 from service.gateway import Gateway
 from service.lifecycle import Lifecycle, State
@@ -46,7 +47,9 @@ def create_app(
         announce: called when the service is ready for its first call.
         failed: called when it could not start; `lifecycle.failure` says why.
     """
-    calls = Calls(settings.server.max_calls)
+    server = settings.server
+    max_gap_s = None if server.max_predicted_gap_ms is None else server.max_predicted_gap_ms / 1e3
+    calls = Calls(Admission(server.max_calls, max_gap_s), server.max_waiting_calls, server.max_wait_s)
     lifecycle = Lifecycle(engine, voice, metrics, announce)
     equipment = Equipment(engine, voice, settings, metrics, calls, PaceModel(settings.pacing.slo_ms / 1000))
 

@@ -36,7 +36,7 @@ class Gateway:
         try:
             if not self._lifecycle.ready and not self._equipment.calls.draining:
                 raise Refused("not_ready", 5)
-            with self._equipment.calls.admitted():
+            async with self._equipment.calls.admitted():
                 await self._serve(websocket, entry)
         except Refused as refused:
             self._equipment.metrics.refused.labels(refused.reason).inc()

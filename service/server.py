@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
 
     logs.set_up(settings.log.level)
     try:
-        listener = _listen(settings.server.host, settings.server.port)
+        listener = listen(settings.server.host, settings.server.port)
     except OSError as error:
         where = f"{settings.server.host}:{settings.server.port}"
         print(f"voicepace: cannot listen on {where}: {error.strerror}", file=sys.stderr)
@@ -75,7 +75,7 @@ async def _serve(settings: Settings, listener: socket.socket) -> int:
         server.should_exit = True
 
     service = create_app(settings, engine, voice, metrics, announce, failed)
-    server = _web_server(service.app, settings)
+    server = web_server(service.app, settings)
     stopping = _stop_signals()
     async with asyncio.TaskGroup() as tasks:
         serving = tasks.create_task(server.serve([listener]), name="server")
@@ -98,10 +98,12 @@ async def _serve(settings: Settings, listener: socket.socket) -> int:
 
 def make_engine(settings: Settings) -> Engine:
     """The engine that the settings ask for, not yet started."""
-    if settings.engine.kind == "scripted":
+    scripted = settings.scripted
+    if scripted.enabled:
         from engine.fake import Script, ScriptedEngine
 
-        return ScriptedEngine(script=Script(first_token_s=0.03, step_time_s=0.03, burst_sizes=(1, 2, 2, 3, 4)))
+        script = Script((), scripted.first_token_ms / 1e3, scripted.step_time_ms / 1e3, scripted.burst_sizes)
+        return ScriptedEngine(script=script)
     from engine.vllm_engine import VllmEngine
 
     return VllmEngine(settings.engine, settings.cache_dir.expanduser())
@@ -116,8 +118,11 @@ def _stop_signals() -> asyncio.Semaphore:
     return stops
 
 
-def _web_server(app: "FastAPI", settings: Settings) -> "uvicorn.Server":
+def web_server(app: "FastAPI", settings: Settings) -> "uvicorn.Server":
     import uvicorn
+
+    from service.keepalive import protocol_with_pings
+    from service.protocols.catalog import CATALOG
 
     class Server(uvicorn.Server):
         @contextlib.contextmanager
@@ -128,8 +133,10 @@ def _web_server(app: "FastAPI", settings: Settings) -> "uvicorn.Server":
     return Server(
         uvicorn.Config(
             app,
-            ws="websockets-sansio",
+            ws=protocol_with_pings({entry.path: entry.ping_interval_s for entry in CATALOG.values()}),
             ws_max_size=settings.server.max_message_bytes,
+            # Frames are small and due at once: compressing them costs more time than it saves.
+            ws_per_message_deflate=False,
             log_config=None,
             access_log=False,
             lifespan="on",
@@ -138,7 +145,7 @@ def _web_server(app: "FastAPI", settings: Settings) -> "uvicorn.Server":
     )
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -82,7 +82,10 @@ class Session:
         self._metrics = equipment.metrics.stream(dialect.surface, dialect.name)
         self._loop = asyncio.get_running_loop()
         self._lock = asyncio.Lock()
-        self._ledger = PlaybackLedger(dialect.reports_position, equipment.settings.conversation.speaking_rate_wpm)
+        # A native client may report what it played or not; until it first does, what was sent counts.
+        reports = dialect.reports_position and dialect.surface != "voice"
+        rate_wpm = equipment.settings.conversation.speaking_rate_wpm
+        self._ledger = PlaybackLedger(reports_position=reports, speaking_rate_wpm=rate_wpm)
         self._conversation: Conversation | None = None
         self._audio: AudioFormat | None = None
         self._turn: Turn | None = None
@@ -150,6 +153,7 @@ class Session:
             case Interrupted():
                 await self._settle(event)
             case Played(turn_id, audio_ms, token_index):
+                self._ledger.reports_position = True
                 self._ledger.played(turn_id, audio_ms, token_index)
             case MarkReached(name, played):
                 self._ledger.mark(name, played, self._loop.time())
@@ -228,9 +232,10 @@ class Session:
     def _begin_turn(self, bursts: AsyncGenerator[TokenBurst, None]) -> None:
         reply = Reply(self._turns, self._loop.time())
         self._turns += 1
+        self._shared.calls.admission.observe_load(self._shared.calls.count, self._shared.engine.running + 1)
         captions = self._audio is None or self._dialect.captions
         pacer = Pacer[ReplyToken](self._shared.settings.pacing, self._shared.pace_model) if captions else None
-        self._turn = Turn(reply, bursts, self._channel.send, self._metrics, pacer, self._speech(reply), self._delivered)
+        self._turn = Turn(reply, bursts, self._channel.send, self._metrics, pacer, self._speech(reply), self)
         self._turn_task = self._tasks.create_task(self._run_turn(self._turn), name=f"turn-{reply.turn_id}")
 
     def _speech(self, reply: Reply) -> Speech | None:
@@ -238,7 +243,7 @@ class Session:
         if self._audio is None or voice is None:
             return None
         options = self._shared.settings.speech
-        return Speech(reply, voice, self._audio, options, self._channel.send, self._metrics, self._frame_sent)
+        return Speech(reply, voice, self._audio, options, self._channel.send, self._metrics, self.frame_sent)
 
     async def _run_turn(self, turn: Turn) -> None:
         reply = turn.reply
@@ -289,12 +294,15 @@ class Session:
             await self._channel.send(EndTurn(reply.turn_id, "interrupted", heard, reply.timings_ms()))
 
     def _heard_chars(self, reply: Reply, cut: bool, interrupt: Interrupted | None, now: float) -> int:
+        turn_id = reply.turn_id
+        if self._audio is not None:
+            self._ledger.add_text(turn_id, reply.text)
         if cut or interrupt is not None:
             told = interrupt or Interrupted()
-            self._ledger.interrupted(reply.turn_id, told.heard_text, told.heard_ms, now)
+            self._ledger.interrupted(turn_id, now, told.heard_text, told.heard_ms)
         else:
-            self._ledger.finished(reply.turn_id, now)
-        return min(self._ledger.heard_chars(reply.turn_id), len(reply.text))
+            self._ledger.finished(turn_id, now)
+        return min(self._ledger.heard_chars(turn_id), len(reply.text))
 
     def _remember(self, reply: Reply, heard_chars: int) -> None:
         assert self._conversation is not None
@@ -305,11 +313,21 @@ class Session:
             return
         self._conversation.answered(reply.heard_ids(heard_chars))
 
-    def _delivered(self, token: ReplyToken, now: float) -> None:
+    def stepped(self, gap_s: float | None, tokens: int) -> None:
+        """A turn's `Observer`: the engine has made a step for this call."""
+        if self._greeting:
+            return
+        self._metrics.step(gap_s, tokens)
+        if gap_s is not None:
+            self._shared.calls.admission.step_times.observe(self._shared.engine.running, gap_s, tokens)
+
+    def token_sent(self, token: ReplyToken, now: float) -> None:
+        """A turn's `Observer`: the client has been sent a token."""
         if self._audio is None and self._turn is not None:
             self._ledger.sent_token(self._turn.reply.turn_id, token.index, token.text, now)
 
-    def _frame_sent(self, frame: SentFrame, now: float) -> None:
+    def frame_sent(self, frame: SentFrame, now: float) -> None:
+        """The speech's observer: an audio frame has left."""
         if self._turn is not None:
             turn_id = self._turn.reply.turn_id
             self._ledger.sent_audio(turn_id, frame.start_char, frame.end_char, frame.audio_ms, now, frame.mark)

@@ -38,6 +38,13 @@ class ServerOptions(Section):
     host: str = Field("127.0.0.1", description="Address to listen on.")
     port: int = Field(8080, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
     max_calls: int = Field(32, ge=1, description="Calls at a time; one more is refused with 503.")
+    max_waiting_calls: int = Field(
+        8, ge=0, description="Calls that may wait for a place before the upgrade; one more is refused at once."
+    )
+    max_wait_s: float = Field(2.0, ge=0, description="How long such a call waits before it is refused.")
+    max_predicted_gap_ms: float | None = Field(
+        None, gt=0, description="A call whose admission would push the predicted delivered gap over this is not taken."
+    )
     drain_s: float = Field(30.0, ge=0, description="On SIGTERM, running calls may go on for this long.")
     max_message_bytes: int = Field(65536, ge=1024, description="Largest WebSocket message taken from a bridge.")
     max_messages_per_s: float = Field(
@@ -90,6 +97,17 @@ class OpenAIOptions(Section):
     tool_parser: str | None = Field(None, description="Name of the engine's tool-call parser; none turns tools off.")
 
 
+class ScriptedOptions(Section):
+    """A stand-in for the engine that says one sentence at set times, to test and load the gateway alone."""
+
+    enabled: bool = Field(False, description="Serve with the scripted engine instead of a model.")
+    step_time_ms: float = Field(30.0, gt=0, description="Time between two bursts.")
+    first_token_ms: float = Field(80.0, gt=0, description="Time to the first burst.")
+    burst_sizes: tuple[int, ...] = Field(
+        (1, 2, 2, 3, 4), min_length=1, description="Tokens per burst, drawn with equal chance: 2.4 on average."
+    )
+
+
 class LogOptions(Section):
     """Logs go to standard error and never hold what was said."""
 
@@ -109,6 +127,7 @@ class Settings(Section):
     speech: SpeechOptions = SpeechOptions()
     voice: VoiceOptions = VoiceOptions()
     openai: OpenAIOptions = OpenAIOptions()
+    scripted: ScriptedOptions = ScriptedOptions()
     log: LogOptions = LogOptions()
 
 

@@ -9,6 +9,7 @@ a task of this turn.
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
+from typing import Protocol
 
 from engine.api import TokenBurst
 from service.alarm import Alarm
@@ -21,6 +22,16 @@ from tts_adapter.pacer import Pacer
 Send = Callable[[Command], Awaitable[bool]]
 
 
+class Observer(Protocol):
+    """Whoever keeps the books of the call."""
+
+    def stepped(self, gap_s: float | None, tokens: int) -> None:
+        """The engine yielded `tokens`, `gap_s` after the reply's last burst (None: the first)."""
+
+    def token_sent(self, token: ReplyToken, now: float) -> None:
+        """The send of a token has returned."""
+
+
 class Turn:
     """Generates and delivers one reply.
 
@@ -31,7 +42,7 @@ class Turn:
         metrics: of the call's surface.
         pacer: None where the client takes no tokens.
         speech: None where the client takes no audio.
-        delivered: told of each token whose send has returned, with the time.
+        observer: told of every step, and of each token whose send has returned.
     """
 
     def __init__(
@@ -42,7 +53,7 @@ class Turn:
         metrics: StreamMetrics,
         pacer: Pacer[ReplyToken] | None,
         speech: Speech | None,
-        delivered: Callable[[ReplyToken, float], None],
+        observer: Observer,
     ) -> None:
         self.reply = reply
         self.speech = speech
@@ -52,7 +63,7 @@ class Turn:
         self._send = send
         self._metrics = metrics
         self._pacer = pacer
-        self._delivered = delivered
+        self._observer = observer
         self._loop = asyncio.get_running_loop()
         self._alarm = Alarm()
         self._read_all = False
@@ -78,7 +89,7 @@ class Turn:
                     now = self._loop.time()
                     tokens, gap_s = self.reply.add(burst, now)
                     if tokens:
-                        self._metrics.step(gap_s, len(tokens))
+                        self._observer.stepped(gap_s, len(tokens))
                         self._feed(tokens, now)
         finally:
             self.engine_closed_at = self._loop.time()
@@ -108,7 +119,7 @@ class Turn:
     async def _deliver_token(self, token: ReplyToken) -> None:
         await self._send(SendToken(self.reply.turn_id, token.index, token.text, token.burst))
         now = self._loop.time()
-        self._delivered(token, now)
+        self._observer.token_sent(token, now)
         if self._last_sent_at is None:
             self.reply.first_token_at = now
             self._metrics.ttft(now - self.reply.asked_at)
