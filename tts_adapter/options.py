@@ -42,7 +42,7 @@ class SegmentOptions(BaseModel):
         default=9, ge=1, le=100, description="The first segment leaves at a word boundary once it has this many words."
     )
     first_hold_ms: float = Field(
-        default=250.0,
+        default=200.0,
         ge=0.0,
         le=10000.0,
         description="Longest wait for the first segment to reach a good end, once it holds `first_min_words` words.",
@@ -58,6 +58,15 @@ class SegmentOptions(BaseModel):
     )
     max_characters: int = Field(
         default=220, ge=20, le=2000, description="A longer sentence is cut at its best clause or word boundary."
+    )
+    words_per_second: float = Field(
+        default=3.0, gt=0.0, le=20.0, description="Rate of speech from which the time left until silence is estimated."
+    )
+    reserve_ms: float = Field(
+        default=400.0,
+        ge=0.0,
+        le=10000.0,
+        description="A segment leaves at its best pause when speech would run out within this time.",
     )
     language: str = Field(
         default="en", min_length=2, max_length=8, description="Language (ISO 639-1) of the sentence rules."
