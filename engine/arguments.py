@@ -1,0 +1,88 @@
+"""`EngineOptions` as the exact arguments of vLLM's `AsyncEngineArgs`. Pure: profiles can be shown and compared."""
+
+from typing import Any
+
+from engine.hardware import CpuFacts
+from engine.options import NEEDS_HEADS, EngineOptions
+
+# vLLM's own inter-token histogram gets an exact edge at the 20 ms objective.
+INTER_TOKEN_EDGES_S = (
+    *(0.0025, 0.005, 0.01, 0.015, 0.018, 0.02, 0.022, 0.025, 0.03, 0.04, 0.05),
+    *(0.06, 0.08, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.5, 10.0),
+)
+
+# What vLLM picks for a CPU is 128: a call's next turn would reuse only whole blocks of that size.
+_CPU_BLOCK_TOKENS = 32
+
+
+def vllm_arguments(options: EngineOptions, cpu: CpuFacts | None, model: str | None = None) -> dict[str, Any]:
+    """Keyword arguments for `AsyncEngineArgs`; what is not named keeps vLLM's default.
+
+    Args:
+        options: the settings.
+        cpu: None for a GPU.
+        model: folder to load instead of `options.model`, as for the embedded one.
+    """
+    arguments: dict[str, Any] = {
+        "model": model or options.model,
+        "tokenizer": options.tokenizer,
+        "revision": options.revision,
+        "trust_remote_code": options.trust_remote_code,
+        "served_model_name": list(options.names),
+        "dtype": options.dtype,
+        "quantization": options.quantization,
+        "max_model_len": options.max_model_len,
+        "max_num_seqs": options.max_num_seqs,
+        "max_num_batched_tokens": options.max_num_batched_tokens,
+        "block_size": options.block_size,
+        "enable_prefix_caching": options.enable_prefix_caching,
+        "tensor_parallel_size": options.tensor_parallel_size,
+        "distributed_executor_backend": options.distributed_executor_backend,
+        "enforce_eager": options.enforce_eager,
+        "seed": options.seed,
+        "speculative_config": speculative_config(options),
+        "custom_histogram_buckets": {"inter_token_latency": list(INTER_TOKEN_EDGES_S)},
+        "enable_log_requests": False,
+    }
+    if options.speculation != "none":
+        arguments["per_request_spec_decode_metrics"] = "detailed"
+    if cpu is None:
+        arguments["gpu_memory_utilization"] = options.gpu_memory_utilization
+    else:
+        arguments |= _cpu_arguments(options, cpu)
+    return {name: value for name, value in arguments.items() if value is not None}
+
+
+def speculative_config(options: EngineOptions) -> dict[str, Any] | None:
+    """vLLM's `speculative_config`, None without speculation."""
+    method = options.speculation
+    if method == "none":
+        return None
+    default_tokens = 1 if method == "mtp" else 4
+    config: dict[str, Any] = {
+        "method": method,
+        "num_speculative_tokens": options.num_speculative_tokens or default_tokens,
+    }
+    if method == "ngram":
+        config |= {"prompt_lookup_max": options.prompt_lookup_max, "prompt_lookup_min": options.prompt_lookup_min}
+    elif method == "draft_model":
+        config |= {"model": options.draft_model}
+        if options.draft_tensor_parallel_size is not None:
+            config["draft_tensor_parallel_size"] = options.draft_tensor_parallel_size
+    elif method in NEEDS_HEADS:
+        config["model"] = options.heads
+    return config
+
+
+def _cpu_arguments(options: EngineOptions, cpu: CpuFacts) -> dict[str, Any]:
+    arguments: dict[str, Any] = {
+        "dtype": cpu.dtype if options.dtype == "auto" else options.dtype,
+        "kv_cache_memory_bytes": int(options.cpu_kv_cache_gib * 2**30),
+        "block_size": options.block_size or _CPU_BLOCK_TOKENS,
+        "worker_cls": "engine.cpu_worker.VoicepaceCPUWorker",
+    }
+    if options.tensor_parallel_size == 1:
+        # vLLM would start a third process for the one worker, which imports everything once more and takes part in
+        # every step over a queue. See `engine.cpu_executor`.
+        arguments["distributed_executor_backend"] = "engine.cpu_executor.InCoreExecutor"
+    return arguments

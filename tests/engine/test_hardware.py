@@ -1,0 +1,36 @@
+import pytest
+
+from engine.hardware import available_memory_bytes, has_native_bfloat16, physical_cores
+
+
+@pytest.mark.parametrize(
+    ("siblings", "cores"),
+    [
+        ({0: "0\n", 1: "1\n"}, (0, 1)),
+        ({0: "0-1", 1: "0-1", 2: "2-3", 3: "2-3"}, (0, 2)),
+        ({0: "0,64", 64: "0,64", 1: "1,65", 65: "1,65"}, (0, 1)),
+        ({1: "0-1", 3: "2-3"}, (1, 3)),
+        ({4: "", 5: ""}, (4, 5)),
+    ],
+)
+def test_one_logical_cpu_of_each_core(siblings: dict[int, str], cores: tuple[int, ...]) -> None:
+    assert physical_cores(siblings) == cores
+
+
+@pytest.mark.parametrize(
+    ("flags", "native"),
+    [
+        ("fpu sse avx2", False),
+        ("avx512f avx512_bf16", True),
+        ("amx_tile amx_bf16 amx_int8", True),
+        ("avx512f avx512_bf16_like", False),
+    ],
+)
+def test_bfloat16_is_native_where_an_instruction_set_for_it_is_named(flags: str, native: bool) -> None:
+    lines = ["processor\t: 0", f"flags\t\t: {flags}", "", "processor\t: 1"]
+    assert has_native_bfloat16(lines) is native
+    assert not has_native_bfloat16([])
+
+
+def test_available_memory_is_a_plausible_size() -> None:
+    assert 2**20 < available_memory_bytes() < 2**50

@@ -1,0 +1,70 @@
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from engine.arguments import speculative_config, vllm_arguments
+from engine.options import EngineOptions
+
+
+@pytest.mark.parametrize(
+    ("settings", "fault"),
+    [
+        ({"speculation": "medusa"}, "speculation medusa: set heads to the folder"),
+        ({"speculation": "eagle"}, "speculation eagle: set heads"),
+        ({"speculation": "eagle3"}, "speculation eagle3: set heads"),
+        ({"speculation": "draft_model"}, "speculation draft_model: set draft_model"),
+        ({"speculation": "suffix"}, "needs the package arctic-inference"),
+        ({"speculation": "medusa_tree", "heads": "x"}, "speculation medusa_tree: not available in this version"),
+        ({"speculation": "ngram", "draft_model": "x"}, "draft_model is set but not used"),
+        ({"speculation": "none", "heads": "x"}, "heads are set but not used"),
+        ({"speculation": "beam"}, "Input should be 'none', 'ngram'"),
+        ({"prompt_lookup_min": 5}, "prompt_lookup_min must not exceed"),
+        ({"num_speculative_tokens": 0}, "greater than or equal to 1"),
+        ({"gpu_memory_utilization": 1.5}, "less than or equal to 1"),
+        ({"block_size": 33}, "block_size"),
+        ({"modle": "x"}, "modle"),
+    ],
+)
+def test_what_does_not_fit_is_named(settings: dict[str, Any], fault: str) -> None:
+    with pytest.raises(ValidationError, match=fault):
+        EngineOptions(**settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "config"),
+    [
+        ({}, None),
+        (
+            {"speculation": "ngram"},
+            {"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_max": 4, "prompt_lookup_min": 1},
+        ),
+        (
+            {"speculation": "draft_model", "draft_model": "small", "num_speculative_tokens": 5},
+            {"method": "draft_model", "num_speculative_tokens": 5, "model": "small"},
+        ),
+        (
+            {"speculation": "draft_model", "draft_model": "small", "draft_tensor_parallel_size": 1},
+            {"method": "draft_model", "num_speculative_tokens": 4, "model": "small", "draft_tensor_parallel_size": 1},
+        ),
+        ({"speculation": "eagle3", "heads": "h"}, {"method": "eagle3", "num_speculative_tokens": 4, "model": "h"}),
+        ({"speculation": "mtp"}, {"method": "mtp", "num_speculative_tokens": 1}),
+    ],
+)
+def test_speculation_becomes_the_engine_s_own_configuration(
+    settings: dict[str, Any], config: dict[str, Any] | None
+) -> None:
+    options = EngineOptions(**settings)
+    assert speculative_config(options) == config
+    assert ("per_request_spec_decode_metrics" in vllm_arguments(options, None)) == (config is not None)
+
+
+def test_names_are_text_or_a_list_and_default_to_the_model() -> None:
+    assert EngineOptions(served_model_name="a").names == ("a",)  # type: ignore[arg-type]
+    assert EngineOptions(served_model_name=["a", "b"]).names == ("a", "b")  # type: ignore[arg-type]
+    assert EngineOptions(model="owner/name").names == ("owner/name",)
+    assert EngineOptions().names == ("SmolLM2-135M-Instruct",)
+
+
+def test_every_option_is_described() -> None:
+    assert [name for name, field in EngineOptions.model_fields.items() if not field.description] == []

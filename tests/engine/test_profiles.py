@@ -1,0 +1,62 @@
+"""The arguments of every profile are held by files under golden/; a change there is a change for users."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from engine.arguments import vllm_arguments
+from engine.hardware import CpuFacts
+from engine.options import EngineOptions
+from engine.profiles import PROFILES
+
+GOLDEN = Path(__file__).parent / "golden"
+AVX2 = CpuFacts(cores=(0, 1), native_bfloat16=False)
+AMX = CpuFacts(cores=(0, 1), native_bfloat16=True)
+
+
+def arguments(name: str, cpu: CpuFacts | None) -> dict[str, object]:
+    return vllm_arguments(EngineOptions.model_validate(PROFILES[name].settings["engine"]), cpu)
+
+
+@pytest.mark.parametrize("name", sorted(PROFILES))
+def test_a_profile_gives_exactly_these_engine_arguments(name: str) -> None:
+    golden = json.loads((GOLDEN / f"{name}.json").read_text())
+    assert arguments(name, AVX2 if name.startswith("cpu") else None) == golden
+
+
+def test_every_golden_file_belongs_to_a_profile() -> None:
+    assert {path.stem for path in GOLDEN.glob("*.json")} == set(PROFILES)
+
+
+def test_the_reference_target_is_what_the_published_figures_were_made_with() -> None:
+    got = arguments("l4-llama3-8b", None)
+    assert got["gpu_memory_utilization"] == 0.90
+    assert got["max_model_len"] == 4096
+    assert got["speculative_config"] == {
+        "method": "medusa",
+        "num_speculative_tokens": 4,
+        "model": "./heads/llama-3-8b-instruct",
+    }
+
+
+def test_a_cpu_computes_in_bfloat16_only_where_it_does_so_natively() -> None:
+    assert arguments("cpu-demo", AVX2)["dtype"] == "float32"
+    assert arguments("cpu-demo", AMX)["dtype"] == "bfloat16"
+    chosen = EngineOptions(dtype="bfloat16")
+    assert vllm_arguments(chosen, AVX2)["dtype"] == "bfloat16"
+
+
+@pytest.mark.parametrize("name", sorted(PROFILES))
+def test_every_inter_token_histogram_has_an_edge_at_the_objective(name: str) -> None:
+    edges = arguments(name, None)["custom_histogram_buckets"]["inter_token_latency"]  # type: ignore[index]
+    assert 0.020 in edges
+    assert edges == sorted(set(edges))
+
+
+def test_a_step_has_room_for_every_draft_and_part_of_a_prompt() -> None:
+    for name, profile in PROFILES.items():
+        options = EngineOptions.model_validate(profile.settings["engine"])
+        drafts = options.max_num_seqs * (1 + (options.num_speculative_tokens or 0))
+        assert options.max_num_batched_tokens is not None, name
+        assert options.max_num_batched_tokens >= drafts + 128, name
