@@ -47,7 +47,8 @@ PROFILES: Mapping[str, Profile] = {
                 "max_num_seqs": 16,
                 "max_num_batched_tokens": 1024,
                 "gpu_memory_utilization": 0.90,
-            }
+            },
+            "server": {"objective_ratio": 0.99},
         },
     ),
     "l4-llama3-8b-fp8": Profile(
@@ -64,7 +65,8 @@ PROFILES: Mapping[str, Profile] = {
                 "max_num_seqs": 32,
                 "max_num_batched_tokens": 1024,
                 "gpu_memory_utilization": 0.90,
-            }
+            },
+            "server": {"objective_ratio": 0.99},
         },
     ),
     "h100-llama3-70b-draft": Profile(
@@ -81,7 +83,8 @@ PROFILES: Mapping[str, Profile] = {
                 "max_num_seqs": 64,
                 "max_num_batched_tokens": 2048,
                 "gpu_memory_utilization": 0.90,
-            }
+            },
+            "server": {"objective_ratio": 0.99},
         },
     ),
 }

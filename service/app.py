@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from importlib.metadata import version
 
 from fastapi import FastAPI, Response
 from prometheus_client import CONTENT_TYPE_LATEST
@@ -50,6 +51,15 @@ def create_app(
     server = settings.server
     max_gap_s = None if server.max_predicted_gap_ms is None else server.max_predicted_gap_ms / 1e3
     calls = Calls(Admission(server.max_calls, max_gap_s), server.max_waiting_calls, server.max_wait_s)
+    metrics.watch_load(
+        server.max_calls, lambda: calls.waiting, lambda: calls.admission.predicted_gap_s(max(1, calls.count))
+    )
+    metrics.describe(
+        version=version("voicepace"),
+        profile=settings.profile,
+        speculation="scripted" if settings.scripted.enabled else settings.engine.speculation,
+        objective_ratio=server.objective_ratio,
+    )
     lifecycle = Lifecycle(engine, voice, metrics, announce)
     equipment = Equipment(engine, voice, settings, metrics, calls, PaceModel(settings.pacing.slo_ms / 1000))
 

@@ -5,7 +5,8 @@ core's clock), the engine TIT (a burst of n tokens after a gap g counts as n sam
 (between two non-empty tokens whose send has returned). 20 ms is an exact bucket edge of each.
 """
 
-from collections.abc import Iterable
+import math
+from collections.abc import Callable, Iterable
 
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -51,6 +52,7 @@ class Metrics:
         self._token_timing()
         self._latency()
         self._calls()
+        self._about()
 
     def _histogram(
         self, name: str, text: str, buckets: Iterable[float], labels: tuple[str, ...] = _LABELS
@@ -59,6 +61,9 @@ class Metrics:
 
     def _counter(self, name: str, text: str, labels: tuple[str, ...] = _LABELS) -> Counter:
         return Counter(f"voicepace_{name}", text, labels, registry=self.registry)
+
+    def _gauge(self, name: str, text: str, labels: tuple[str, ...] = ()) -> Gauge:
+        return Gauge(f"voicepace_{name}", text, labels, registry=self.registry)
 
     def _token_timing(self) -> None:
         self.step_gap = self._histogram(
@@ -120,6 +125,50 @@ class Metrics:
             "voicepace_engine_up", "1 while the engine is loaded, warm and alive.", registry=self.registry
         )
         self.engine_up.set(0)
+        self.calls_waiting = self._gauge("calls_waiting", "Calls that wait for a place before the upgrade.")
+        self.calls_limit = self._gauge("calls_limit", "Calls at a time that are taken.")
+        self.predicted_gap = self._gauge(
+            "predicted_gap_seconds", "Delivered gap to expect with the calls in progress; NaN before the first reply."
+        )
+        self.predicted_gap.set(math.nan)
+
+    def _about(self) -> None:
+        self.build_info = self._gauge(
+            "build_info", "Always 1; its labels say what runs.", ("version", "profile", "speculation", "model")
+        )
+        self.objective_ratio = self._gauge(
+            "objective_ratio", "Share of delivered gaps promised within the objective; absent: no promise.", ("model",)
+        )
+        self.heads_acceptance_length = self._gauge(
+            "heads_acceptance_length", "Mean acceptance length stored with the heads when trained.", ("model",)
+        )
+
+    def describe(
+        self,
+        *,
+        version: str,
+        profile: str,
+        speculation: str,
+        objective_ratio: float | None = None,
+        heads_acceptance_length: float | None = None,
+    ) -> None:
+        """Say once what runs, and what alerts measure it by; None leaves that metric without a sample."""
+        self.build_info.labels(version, profile, speculation, self.model).set(1)
+        if objective_ratio is not None:
+            self.objective_ratio.labels(self.model).set(objective_ratio)
+        if heads_acceptance_length is not None:
+            self.heads_acceptance_length.labels(self.model).set(heads_acceptance_length)
+
+    def watch_load(self, limit: int, waiting: Callable[[], int], predicted_gap_s: Callable[[], float | None]) -> None:
+        """Read the load at each scrape."""
+        self.calls_limit.set(limit)
+        self.calls_waiting.set_function(waiting)
+
+        def gap_s() -> float:
+            predicted_s = predicted_gap_s()
+            return math.nan if predicted_s is None else predicted_s
+
+        self.predicted_gap.set_function(gap_s)
 
     def stream(self, surface: str, dialect: str) -> "StreamMetrics":
         """The metrics of one surface and dialect, labels bound once so that the hot path only observes."""

@@ -45,6 +45,13 @@ class ServerOptions(Section):
     max_predicted_gap_ms: float | None = Field(
         None, gt=0, description="A call whose admission would push the predicted delivered gap over this is not taken."
     )
+    objective_ratio: float | None = Field(
+        None,
+        gt=0,
+        lt=1,
+        description="Share of delivered gaps within `pacing.slo_ms` that alerts hold the service to over 30 days; "
+        "without one, gaps are recorded and nothing alerts.",
+    )
     drain_s: float = Field(30.0, ge=0, description="On SIGTERM, running calls may go on for this long.")
     max_message_bytes: int = Field(65536, ge=1024, description="Largest WebSocket message taken from a bridge.")
     max_messages_per_s: float = Field(
