@@ -10,7 +10,7 @@ from engine.plan.calibration import Measured, measured_from_json
 from engine.plan.capacity import Objective
 from engine.plan.delivery import Arrival, Deliver
 from engine.plan.devices import DEVICES, Device, find_device
-from engine.plan.drafts import DRAFT_READS, SPECULATIONS, Draft, DraftRead, measured_draft_shares
+from engine.plan.drafts import DRAFT_READS, SPECULATIONS, Draft, measured_draft_shares, usual_draft
 from engine.plan.errors import PlanError
 from engine.plan.forecast import Forecast, Question, forecast, forecast_measured
 from engine.plan.models import KV_BYTES, MODELS, WEIGHT_BYTES, ModelShape, find_model, shape_from_config
@@ -21,9 +21,6 @@ from engine.plan.timing import Calibrated
 from tts_adapter.options import PacingOptions
 from tts_adapter.pace_model import PaceModel
 from tts_adapter.pacer import Pacer
-
-# Used where neither a flag nor a measurement says otherwise; every other method has to be told.
-ASSUMED_TOKENS_PER_STEP: Mapping[str, float] = {"none": 1.0, "medusa": 2.4, "medusa_tree": 2.8}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -163,37 +160,32 @@ def _model(name: str) -> ModelShape:
 
 
 def _draft(args: argparse.Namespace, measured: Measured | None, notes: list[str]) -> Draft:
-    method = args.speculation
-    if method == "none" and measured is None:
-        if args.tokens_per_step not in (None, 1.0) or args.acceptance is not None:
-            notes.append("without speculation a step yields one token: the given acceptance is not used")
-        return Draft()
+    if args.speculation == "none":
+        return _no_draft(args, measured, notes)
     shares, tokens = _acceptance(args.acceptance)
-    depth = args.depth or (len(shares) if shares else 5 if method == "draft_model" else 4)
-    tokens = args.tokens_per_step or tokens or (measured.tokens_per_step if measured else None)
-    tokens = tokens or ASSUMED_TOKENS_PER_STEP.get(method)
-    if tokens is None:
-        raise PlanError("tokens-per-step", f"is needed for speculation {method}: nothing sound can be assumed")
-    if method == "none" and tokens == 1:
-        return Draft()
-    # vLLM's chain runs its heads one by one; the tree stacks them.
-    reads: dict[str, DraftRead] = {"medusa": "per_head", "medusa_tree": "stacked"}
-    return Draft(
-        speculation=method,
+    if args.tokens_per_step is not None:
+        shares, tokens = None, args.tokens_per_step
+    elif shares is None and tokens is None and measured is not None:
+        tokens = measured.tokens_per_step
+    return usual_draft(
+        args.speculation,
         tokens_per_step=tokens,
-        depth=depth,
-        nodes=args.nodes or max(depth, 16 if method == "medusa_tree" else depth),
-        read=(args.draft_read or reads[method]) if method in reads else None,
+        measured_by_depth=shares,
+        depth=args.depth,
+        nodes=args.nodes,
+        read=args.draft_read,
         vocabulary=args.draft_vocabulary,
-        model=_draft_model(args),
-        measured_by_depth=shares if args.tokens_per_step is None else None,
+        model=None if args.draft_model is None else _model(args.draft_model),
     )
 
 
-def _draft_model(args: argparse.Namespace) -> ModelShape | None:
-    if args.draft_model is None and args.speculation == "draft_model":
-        raise PlanError("draft-model", "is needed for speculation draft_model")
-    return None if args.draft_model is None else _model(args.draft_model)
+def _no_draft(args: argparse.Namespace, measured: Measured | None, notes: list[str]) -> Draft:
+    if args.tokens_per_step not in (None, 1.0) or args.acceptance is not None:
+        notes.append("without speculation a step yields one token: the given acceptance is not used")
+    if measured is not None and measured.tokens_per_step > 1.001:
+        reason = f"the measurement yields {measured.tokens_per_step:.2f} tokens per step: name what it speculated with"
+        raise PlanError("speculation", reason)
+    return Draft()
 
 
 def _acceptance(path: Path | None) -> tuple[tuple[float, ...] | None, float | None]:
@@ -205,8 +197,7 @@ def _acceptance(path: Path | None) -> tuple[tuple[float, ...] | None, float | No
         raise PlanError("acceptance", f"{path} does not hold a JSON object")
     by_depth, tokens = document.get("accepted_by_depth"), document.get("tokens_per_step")
     if isinstance(by_depth, list) and all(isinstance(share, int | float) for share in by_depth):
-        shares = measured_draft_shares(by_depth)
-        return shares, 1 + sum(shares)
+        return measured_draft_shares(by_depth), None
     if isinstance(tokens, int | float) and not isinstance(tokens, bool):
         return None, float(tokens)
     raise PlanError("acceptance", f"{path} holds neither accepted_by_depth nor tokens_per_step")

@@ -82,8 +82,8 @@ async def measure_step_time(engine: Engine, workload: Workload | None = None) ->
     """Drives a started engine and returns the document that `engine.plan.calibration` reads.
 
     Returns:
-        `kind` "step_time", `model`, and per batch size: `step_ms` (mean), `step_p50_ms`, `step_p99_ms`, `ttft_ms` (mean;
-        the prompts of a round arrive together), `tokens_per_step`, `gaps` counted, `rounds`.
+        `kind` "step_time", `model`, and per batch size: `step_ms` (mean), `step_p50_ms`, `step_p99_ms`, `ttft_ms`
+        (mean; the prompts of a round arrive together), `tokens_per_step`, `gaps` counted, `rounds`.
 
     Raises:
         RuntimeError: a batch size yielded no gap: replies were too short to overlap.

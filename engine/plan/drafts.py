@@ -4,7 +4,7 @@ Medusa (arXiv 2401.10774): each head is one residual block and a vocabulary matr
 matrix once for every head (`per_head`); one stacked product reads it once (`stacked`); `none` counts nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -17,6 +17,12 @@ SPECULATIONS: tuple[str, ...] = get_args(Speculation)
 DRAFT_READS: tuple[str, ...] = get_args(DraftRead)
 
 _HEAD_BYTES = 2.0  # heads are kept in 16 bits
+# Acceptance where nothing else is known, low ends of published ones; every other method has to be told its own.
+ASSUMED_TOKENS_PER_STEP: Mapping[str, float] = {"none": 1.0, "medusa": 2.4, "medusa_tree": 2.8}
+# vLLM's chain runs its heads one by one; the tree stacks them.
+_USUAL_READ: Mapping[str, DraftRead] = {"medusa": "per_head", "medusa_tree": "stacked"}
+_USUAL_DEPTH: Mapping[str, int] = {"none": 0, "draft_model": 5}
+_USUAL_TREE_NODES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +52,10 @@ class Draft:
     def __post_init__(self) -> None:
         if self.speculation not in SPECULATIONS:
             raise PlanError("speculation", f"{self.speculation!r} is not one of {', '.join(SPECULATIONS)}")
+        if self.measured_by_depth is not None and len(self.measured_by_depth) != self.depth:
+            raise PlanError(
+                "depth", f"is {self.depth}, but acceptance was measured at {len(self.measured_by_depth)} depths"
+            )
         if self.depth < 0 or self.nodes < self.depth:
             raise PlanError("nodes", f"a tree of depth {self.depth} has at least {self.depth} nodes, got {self.nodes}")
         if not 1 <= self.tokens_per_step <= 1 + self.depth:
@@ -54,7 +64,7 @@ class Draft:
                 "tokens-per-step", f"must be {allowed} with {self.depth} drafts, got {self.tokens_per_step:g}"
             )
         if (self.speculation == "draft_model") != (self.model is not None):
-            raise PlanError("draft-model", "belongs to speculation draft_model, and only there")
+            raise PlanError("draft-model", "is needed for speculation draft_model, and only there")
         if self.vocabulary is not None and self.vocabulary < 1:
             raise PlanError("draft-vocabulary", f"must be at least 1, got {self.vocabulary}")
         if self.read is not None and self.read not in DRAFT_READS:
@@ -80,8 +90,17 @@ class Draft:
         return self.head_weights(target) * _HEAD_BYTES
 
     def resident_bytes(self, target: ModelShape) -> float:
-        """Bytes the draft holds in memory; heads count what they read, as if they shared nothing with the model."""
-        return self.model.resident_bytes("bf16") if self.model is not None else self.read_bytes(target)
+        """Bytes the draft holds in memory.
+
+        Heads share the model's vocabulary matrix, or a shortened copy of it. A checkpoint whose heads bring matrices
+        of their own holds one more per head.
+        """
+        if self.model is not None:
+            return self.model.resident_bytes("bf16")
+        if not self.is_medusa:
+            return 0.0
+        copy = 0 if self.vocabulary is None else min(self.vocabulary, target.vocabulary) * target.hidden
+        return (self.depth * target.hidden**2 + copy) * _HEAD_BYTES
 
     def kv_bytes_per_token(self) -> float:
         """Keys and values the draft model keeps per token."""
@@ -100,6 +119,36 @@ class Draft:
         """Probability of a burst of 1, 2, ... tokens: as measured, or from one acceptance rate at every depth."""
         reached = (1.0, *(self.measured_by_depth or _even_acceptance(self.tokens_per_step, self.depth)), 0.0)
         return tuple(here - beyond for here, beyond in zip(reached, reached[1:], strict=False))
+
+
+def usual_draft(
+    speculation: Speculation,
+    *,
+    tokens_per_step: float | None = None,
+    measured_by_depth: tuple[float, ...] | None = None,
+    depth: int | None = None,
+    nodes: int | None = None,
+    read: DraftRead | None = None,
+    vocabulary: int | None = None,
+    model: ModelShape | None = None,
+) -> Draft:
+    """A draft with what is usual for its method where nothing is given.
+
+    Raises:
+        PlanError: the acceptance is needed and cannot be assumed, or the parts do not fit together.
+    """
+    if depth is None:
+        depth = len(measured_by_depth) if measured_by_depth else _USUAL_DEPTH.get(speculation, 4)
+    if measured_by_depth is not None:
+        tokens_per_step = 1 + sum(measured_by_depth)
+    tokens = ASSUMED_TOKENS_PER_STEP.get(speculation) if tokens_per_step is None else tokens_per_step
+    if tokens is None:
+        raise PlanError("tokens-per-step", f"is needed for speculation {speculation}: nothing sound can be assumed")
+    if nodes is None:
+        nodes = max(depth, _USUAL_TREE_NODES) if speculation == "medusa_tree" else depth
+    usual_read = _USUAL_READ.get(speculation)
+    chosen = None if usual_read is None else read or usual_read
+    return Draft(speculation, tokens, depth, nodes, chosen, vocabulary, model, measured_by_depth)
 
 
 def measured_draft_shares(shares: Sequence[float]) -> tuple[float, ...]:

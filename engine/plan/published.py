@@ -112,6 +112,18 @@ def h100_rows(name: str) -> dict[int, Compared]:
     }
 
 
+def h100_roofline() -> list[Compared]:
+    """One call without speculation by the plan's own defaults for an H100 SXM, beside the table.
+
+    The table does not say which H100 it was; its step also holds the overhead of vLLM in 2024.
+    """
+    device, rows = find_device("H100"), []
+    for name, short in (("Mistral-7B-Instruct-v0.2", "mistral-7b"), ("Llama-3-8B-Instruct", "llama-3-8b")):
+        predicted_ms = 1000 * step_cost(Setup(device, find_model(short)), 1).step_s
+        rows.append(Compared(f"{name}, concurrency 1", predicted_ms, 1000 / H100_TOKENS_PER_S[name][1]))
+    return rows
+
+
 def comparison_text() -> str:
     """Both comparisons, readable."""
     pair = l4_pair()
@@ -119,6 +131,8 @@ def comparison_text() -> str:
     lines.append(f"vLLM PR 4978, one H100: line through concurrency {FITTED_ON[0]} and {FITTED_ON[1]}, ms per token")
     for name in H100_TOKENS_PER_S:
         lines += [f"  {name}", *(_line(row) for at, row in h100_rows(name).items() if at not in FITTED_ON)]
+    lines.append("the same table beside the roofline of an H100 SXM with default efficiency and overhead")
+    lines += map(_line, h100_roofline())
     return "\n".join(lines)
 
 
@@ -128,6 +142,7 @@ def comparison_json() -> dict[str, object]:
     return {
         "l4": [_fields(row) for row in pair],
         "l4_verdict": l4_verdict(pair),
+        "h100_roofline": [_fields(row) for row in h100_roofline()],
         "h100": {
             name: [_fields(row) for at, row in h100_rows(name).items() if at not in FITTED_ON]
             for name in H100_TOKENS_PER_S

@@ -56,7 +56,7 @@ def _rounded(value: float) -> float:
 
 def _setup_rows(plan: Forecast) -> list[tuple[str, str]]:
     setup, draft = plan.setup, plan.draft
-    measured = "measured" if draft.measured_by_depth else "assumed"
+    measured = "measured" if draft.measured_by_depth else "given or assumed"
     speculation: str = draft.speculation
     if speculation != "none":
         speculation += f", {draft.tokens_per_step:.3g} tokens per step ({measured}), {draft.nodes} rows verified"
@@ -85,7 +85,7 @@ def _figure_rows(plan: Forecast) -> list[tuple[str, str]]:
         ("TTFT", "not known" if plan.ttft_s is None else f"{1000 * plan.ttft_s:.0f} ms in the engine"),
         (
             "gaps in time",
-            f"{delivered.within:.1%} of delivered gaps at most {gap_ms:g} ms ({objective.share:.4g} asked)",
+            f"{delivered.within:.1%} of delivered gaps at most {gap_ms:g} ms ({100 * objective.share:g}% asked)",
         ),
         ("starved", f"{delivered.starved_s_per_minute:.2f} s per minute; p99 gap {1000 * delivered.p99_s:.1f} ms"),
         ("room", "not known" if plan.room_tokens is None else f"{max(0, plan.room_tokens)} tokens of keys and values"),

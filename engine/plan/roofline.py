@@ -47,8 +47,9 @@ class Setup:
         for name in ("bandwidth_efficiency", "flops_efficiency", "memory_utilization"):
             if not 0 < getattr(self, name) <= 1:
                 raise PlanError(name.replace("_", "-"), f"must be above 0 and at most 1, got {getattr(self, name):g}")
-        if self.overhead_s < 0 or self.reserve_bytes < 0:
-            raise PlanError("overhead", "overhead and reserve must not be negative")
+        for name, value in (("overhead", self.overhead_s), ("reserve", self.reserve_bytes)):
+            if not 0 <= value < float("inf"):
+                raise PlanError(name, f"must be finite and not negative, got {value:g}")
         if self.tensor_parallel < 1 or self.model.heads % self.tensor_parallel:
             reason = f"{self.model.heads} attention heads cannot be shared by {self.tensor_parallel} GPUs"
             raise PlanError("tensor-parallel", reason)

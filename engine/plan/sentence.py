@@ -1,7 +1,10 @@
 """The one sentence of a plan, generated from its figures, that a person can act on."""
 
 from engine.plan.forecast import Forecast
-from engine.plan.roofline import Setup, step_cost
+from engine.plan.roofline import Setup
+
+# More than any method has been published with on conversation (EAGLE-3, arXiv 2503.01840, comes to about 4 to 5).
+_MOST_CREDIBLE_TOKENS_PER_STEP = 5.0
 
 
 def sentence(plan: Forecast) -> str:
@@ -11,13 +14,6 @@ def sentence(plan: Forecast) -> str:
     if plan.meets:
         return _met(plan)
     return _missed(plan)
-
-
-def slo_line(setup: Setup, objective_s: float = 0.020) -> str:
-    """One line for a profile's start: whether one call meets the objective on the mean, by plan."""
-    tit_s = step_cost(setup, 1).step_s / setup.draft.tokens_per_step
-    verdict = "meets" if tit_s <= objective_s else "does not meet"
-    return f"by plan, TIT {_ms(tit_s)} ms: {verdict} {_ms(objective_s)} ms"
 
 
 def _ms(seconds: float) -> str:
@@ -59,7 +55,7 @@ def _met(plan: Forecast) -> str:
     stop = {
         "memory": "memory is full",
         "step time": "the step is too long",
-        "bursts": "bursts come too unevenly for the pacer",
+        "bursts": "bursts and other callers' prompts leave holes that the pacer cannot fill",
     }[fit.limit]
     return (
         f"{_where(plan)} meets {_ms(objective.gap_s)} ms for {_calls(plan.question.calls)}{_what(plan)}: "
@@ -73,9 +69,8 @@ def _missed(plan: Forecast) -> str:
     head = f"{_where(plan)} does not meet {_ms(objective.gap_s)} ms for {_calls(plan.question.calls)}{_what(plan)}: "
     why = _yield(plan)
     if plan.meets_mean:
-        why += (
-            f", but only {plan.delivered.within:.1%} of gaps reach the listener in time ({objective.share:.4g} asked)"
-        )
+        asked = f"({100 * objective.share:g}% asked)"
+        why += f", but only {plan.delivered.within:.1%} of gaps reach the listener in time {asked}"
     return f"{head}{why}. {_advice(plan)}"
 
 
@@ -84,10 +79,14 @@ def _advice(plan: Forecast) -> str:
     fewer = plan.fit.calls
     if fewer:
         ways.insert(0, f"admit at most {_calls(fewer)}")
-    if not plan.meets_mean:
-        ways.append(f"raise acceptance to {plan.needed_tokens_per_step:.1f} tokens per step for the mean alone")
+    credible = plan.needed_tokens_per_step <= _MOST_CREDIBLE_TOKENS_PER_STEP
+    if plan.fits_memory and not plan.meets_mean and credible:
+        how = "speculate with" if plan.draft.speculation == "none" else "raise acceptance to"
+        ways.append(f"{how} {plan.needed_tokens_per_step:.1f} tokens per step for the mean alone")
+    if not ways and plan.question.calls > 1:
+        return "No GPU known here meets the objective: share the calls among more replicas."
     if not ways:
-        return "No GPU known here meets it with this model: take a smaller one."
+        return "No GPU known here meets the objective with this model: take a smaller one."
     text = ", or ".join(ways)
     return f"{text[0].upper()}{text[1:]}."
 
@@ -98,14 +97,8 @@ def _too_small(plan: Forecast, setup: Setup) -> str:
     budget = gpus * (setup.device.memory_bytes * setup.memory_utilization - setup.reserve_bytes)
     fit = plan.fit.by_memory or 0
     head = (
-        f"{_where(plan)} cannot hold {_calls(plan.question.calls)}{_what(plan)}: weights and draft take "
-        f"{weights / 1e9:.1f} GB of {budget / 1e9:.1f} GB, which leaves room for {_calls(fit)} "
+        f"{_where(plan)} cannot hold {_calls(plan.question.calls)}{_what(plan)}: weights and draft need "
+        f"{weights / 1e9:.1f} GB, {budget / 1e9:.1f} GB can be used, room for {_calls(fit)} "
         f"of {setup.context_tokens} tokens."
     )
-    ways = [f"{change.what}: {_ms(change.tit_s)} ms per token" for change in plan.changes]
-    if not ways:
-        return (
-            f"{head} No GPU known here meets the objective with this model: take a smaller one or share it among more."
-        )
-    text = ", or ".join(ways)
-    return f"{head} {text[0].upper()}{text[1:]}."
+    return f"{head} {_advice(plan)}"
