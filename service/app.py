@@ -74,7 +74,7 @@ def create_app(
     app = FastAPI(title="voicepace", lifespan=lifespan)
     _mount_probes(app, lifecycle, metrics)
     Gateway(equipment, lifecycle).mount(app)
-    if hasattr(engine, "client"):
+    if isinstance(engine, openai_api.LlmEngine):
         openai_api.mount(app, engine, settings, metrics)
     return Service(app, lifecycle, calls)
 

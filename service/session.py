@@ -82,10 +82,8 @@ class Session:
         self._metrics = equipment.metrics.stream(dialect.surface, dialect.name)
         self._loop = asyncio.get_running_loop()
         self._lock = asyncio.Lock()
-        # A native client may report what it played or not; until it first does, what was sent counts.
-        reports = dialect.reports_position and dialect.surface != "voice"
         rate_wpm = equipment.settings.conversation.speaking_rate_wpm
-        self._ledger = PlaybackLedger(reports_position=reports, speaking_rate_wpm=rate_wpm)
+        self._ledger = PlaybackLedger(reports_position=False, speaking_rate_wpm=rate_wpm)
         self._conversation: Conversation | None = None
         self._audio: AudioFormat | None = None
         self._turn: Turn | None = None
@@ -188,6 +186,8 @@ class Session:
             engine.tokenizer, started.system_prompt or options.system_prompt, min(options.max_history_tokens, room)
         )
         self._audio = started.audio
+        # A native client may report what it played or not; until it first does, what was sent counts.
+        self._ledger.reports_position = self._dialect.reports_position and self._dialect.surface != "voice"
         self.call_id = self._shared.calls.new_id(started.call_id)
         self._shared.calls.enter(self.call_id, self)
         await self._channel.send(Ready(self.call_id))

@@ -89,6 +89,7 @@ class AsteriskDialect:
     surface: str = "asterisk"
     subprotocol: str | None = "media"
     wants_audio: bool = True
+    captions: bool = False
 
     def __init__(self) -> None:
         self.reports_position = True

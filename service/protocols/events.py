@@ -256,7 +256,9 @@ class Dialect(Protocol):
     wants_audio: bool
     """True: replies leave as audio frames. False: as tokens. May be settled by `CallStarted`."""
     reports_position: bool
-    """True: the bridge says what was heard. False: it must be estimated."""
+    """True: the bridge says what was heard. False: it must be estimated. May be settled by `CallStarted`."""
+    captions: bool
+    """True: tokens leave beside the audio of a reply, so that they can be shown."""
 
     def receive(self, data: Frame, now: float) -> list[Event]:
         """Events of one incoming WebSocket message. Never raises for what the peer sent."""

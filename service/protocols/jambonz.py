@@ -75,6 +75,7 @@ class JambonzDialect:
     subprotocol: str | None = "ws.jambonz.org"
     wants_audio: bool = False
     reports_position: bool = False
+    captions: bool = False
 
     def __init__(self) -> None:
         self._started = False

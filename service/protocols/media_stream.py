@@ -57,6 +57,7 @@ class MediaStreamDialect:
     subprotocol: str | None = None
     wants_audio: bool = True
     reports_position: bool = True
+    captions: bool = False
 
     def __init__(self, vendor: str = "twilio") -> None:
         self._table: MediaTable = TABLES[vendor]

@@ -141,6 +141,7 @@ class NativeDialect:
     surface: str = "voice"
     subprotocol: str | None = None
     reports_position: bool = True
+    captions: bool = True
 
     def __init__(self) -> None:
         self.wants_audio = False

@@ -53,6 +53,7 @@ class RelayDialect:
     subprotocol: str | None = None
     wants_audio: bool = False
     reports_position: bool = True
+    captions: bool = False
 
     def __init__(self, vendor: str = "twilio", preemptible: bool = True) -> None:
         self.name = f"{vendor}-relay"
