@@ -9,9 +9,10 @@ from fastapi import FastAPI, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from engine.api import Engine
-from service import openai_api
+from service import openai_api, transcripts
 from service.admission import Admission
 from service.calls import Calls
+from service.credentials import BearerOnly, Credentials
 from service.gateway import Gateway
 from service.lifecycle import Lifecycle, State
 from service.metrics import Metrics
@@ -73,7 +74,10 @@ def create_app(
 
     app = FastAPI(title="voicepace", lifespan=lifespan)
     _mount_probes(app, lifecycle, metrics)
-    Gateway(equipment, lifecycle).mount(app)
+    credentials = Credentials(settings.auth)
+    app.add_middleware(BearerOnly, credentials=credentials)
+    transcripts.mount(app, calls)
+    Gateway(equipment, lifecycle, credentials).mount(app)
     if isinstance(engine, openai_api.LlmEngine):
         openai_api.mount(app, engine, settings, metrics)
     return Service(app, lifecycle, calls)

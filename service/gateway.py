@@ -9,6 +9,7 @@ from starlette.websockets import WebSocketState
 
 from service.calls import Refused
 from service.channel import Channel
+from service.credentials import Credentials
 from service.lifecycle import Lifecycle
 from service.protocols.catalog import CATALOG, DialectEntry
 from service.protocols.events import Frame
@@ -23,16 +24,25 @@ INTERNAL_ERROR = 1011
 class Gateway:
     """Takes calls on every dialect's path."""
 
-    def __init__(self, equipment: Equipment, lifecycle: Lifecycle) -> None:
+    def __init__(self, equipment: Equipment, lifecycle: Lifecycle, credentials: Credentials) -> None:
         self._equipment = equipment
+        self._credentials = credentials
         self._lifecycle = lifecycle
 
     def mount(self, app: FastAPI) -> None:
         """Put the endpoints on `app`."""
         for entry in CATALOG.values():
-            app.router.routes.append(WebSocketRoute(entry.path, partial(self._take, entry=entry), name=entry.name))
+            take = partial(self._take, entry=entry)
+            app.router.routes.append(WebSocketRoute(entry.path, take, name=entry.name))
+            # Bridges that can send no header carry a signed token in the path.
+            app.router.routes.append(WebSocketRoute(entry.path + "/{token}", take, name=f"{entry.name}-signed"))
 
     async def _take(self, websocket: WebSocket, entry: DialectEntry) -> None:
+        refusal = self._credentials.upgrade_refusal(websocket.scope, entry)
+        if refusal is not None:
+            self._equipment.metrics.refused.labels(refusal).inc()
+            await refuse(websocket, 401 if refusal == "auth" else 403, refusal)
+            return
         try:
             if not self._lifecycle.ready and not self._equipment.calls.draining:
                 raise Refused("not_ready", 5)

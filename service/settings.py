@@ -69,8 +69,23 @@ class AuthOptions(Section):
 
     api_keys: tuple[SecretStr, ...] = Field((), description="Bearer keys (a JSON list in the environment).")
     api_keys_file: Path | None = Field(None, description="File with one bearer key per line.")
+    twilio_auth_tokens: tuple[SecretStr, ...] = Field(
+        (), description="Auth tokens of Twilio accounts, to check the signature of their requests."
+    )
+    basic: dict[str, SecretStr] = Field(
+        default_factory=dict, description="User names and passwords of HTTP basic, for jambonz and Asterisk."
+    )
+    signing_keys: tuple[SecretStr, ...] = Field(
+        (), description="Keys of signed paths, for bridges that can send no header."
+    )
     allowed_origins: tuple[str, ...] = Field(
         (), description="Origins of web pages that may connect, beside the service's own console."
+    )
+    public_url: str | None = Field(
+        None, description="URL that bridges use, where a proxy hides it (signatures hold it)."
+    )
+    trust_forwarded: bool = Field(
+        False, description="Believe X-Forwarded-Host and X-Forwarded-Proto: only behind a proxy that sets them."
     )
 
 
