@@ -9,6 +9,7 @@ import wave
 from typing import Any
 
 from service.call_report import call_report, report_lines
+from service.protocols.events import Encoding
 
 DEFAULT_URL = "ws://127.0.0.1:8080/v1/voice"
 
@@ -95,14 +96,13 @@ def _show(args: argparse.Namespace, caller: Any, audio: dict[str, Any] | None, f
             print(f"heard           {args.out}")
 
 
-def write_wav(path: str, payload: bytes, encoding: str, sample_rate_hz: int) -> None:
+def write_wav(path: str, payload: bytes, encoding: Encoding, sample_rate_hz: int) -> None:
     """Mono 16-bit WAV of audio in the call's format."""
-    if encoding != "pcm16":
-        from tts_adapter.audio import decode
+    from tts_adapter.audio import decode
 
-        payload = decode(payload, encoding)
+    samples = decode(payload, encoding)
     with wave.open(path, "wb") as file:
         file.setnchannels(1)
         file.setsampwidth(2)
         file.setframerate(sample_rate_hz)
-        file.writeframes(payload)
+        file.writeframes(samples.astype("<i2").tobytes())

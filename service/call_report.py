@@ -16,10 +16,11 @@ FRAME_S = 0.020
 
 def percentile(samples: Sequence[float], share: float) -> float | None:
     """The nearest-rank percentile: a value that did occur, None of nothing. `share` is in (0, 1]."""
-    if not samples:
-        return None
-    ordered = sorted(samples)
-    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
+    return _rank(sorted(samples), share)
+
+
+def _rank(ordered: Sequence[float], share: float) -> float | None:
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else None
 
 
 def starved_s(gaps_s: Iterable[float]) -> float:
@@ -73,6 +74,7 @@ class TurnTimes:
 
     Attributes:
         asked_s: when the caller's text was due to be sent; None for a reply nobody asked for (a greeting).
+        sent_s: when it was sent, where that can differ.
         token_times_s: arrival of every non-empty token.
         frame_lateness_s: of every audio frame, against one frame each 20 ms from the first one on.
         last_output_s: arrival of the last token or frame of the turn, wherever it came.
@@ -81,6 +83,7 @@ class TurnTimes:
 
     turn_id: int
     asked_s: float | None = None
+    sent_s: float | None = None
     token_times_s: "array[float]" = field(default_factory=lambda: array("d"))
     frame_lateness_s: "array[float]" = field(default_factory=lambda: array("d"))
     playback: Playback = field(default_factory=Playback)
@@ -104,8 +107,10 @@ class TurnTimes:
         return gap
 
     def audio_frame(self, now: float) -> None:
-        """A 20 ms frame has arrived."""
+        """A 20 ms frame has arrived; after an interrupt nobody plays it."""
         self._output(now)
+        if self.interrupted_s is not None:
+            return
         if self.first_audio_s is None:
             self.first_audio_s = self._due_s = now
         self.playback.receive(FRAME_S, now)
@@ -151,6 +156,7 @@ class TurnTimes:
         times = self.token_times_s
         marks = [
             ("asked", self.asked_s),
+            ("sent", self.sent_s),
             ("first token", times[0] if times else None),
             ("last token", times[-1] if times else None),
         ]
@@ -170,7 +176,8 @@ class TurnTimes:
 def spread_ms(samples_s: Sequence[float]) -> dict[str, float | None]:
     """p50, p95, p99 and the largest, in milliseconds."""
     shares = {"p50": 0.50, "p95": 0.95, "p99": 0.99, "max": 1.0}
-    return {name: _ms(percentile(samples_s, share)) for name, share in shares.items()}
+    ordered = sorted(samples_s)
+    return {name: _ms(_rank(ordered, share)) for name, share in shares.items()}
 
 
 def call_report(turns: Sequence[TurnTimes]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ Playing is simulated by `Playback` and reported with `played`, as a telephone br
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -232,7 +233,8 @@ async def connected(url: str, key: str | None) -> AsyncIterator[ClientConnection
     except (InvalidHandshake, TimeoutError):
         raise CallFailed(f"{url} does not answer as a WebSocket service") from None
     except OSError as error:
-        raise CallFailed(f"cannot reach {url}: {error.strerror or error}") from None
+        why = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+        raise CallFailed(f"cannot reach {url}: {why}") from None
 
 
 def _refusal(status: int, url: str, key: str | None) -> str:

@@ -160,6 +160,8 @@ class NativeDialect:
             reason = "start may be sent once only" if self._started else "the first message must be start"
             return [BadMessage("type", reason, body.type)]
         if isinstance(body, StartBody):
+            if body.audio and body.audio.encoding != "pcm16" and body.audio.sample_rate_hz != 8000:
+                return [BadMessage("audio.sample_rate_hz", f"{body.audio.encoding} is 8000 Hz only", body.type)]
             self._started = True
             self._audio = AudioFormat(body.audio.encoding, body.audio.sample_rate_hz) if body.audio else None
             self.wants_audio = self._audio is not None

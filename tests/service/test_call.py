@@ -144,6 +144,20 @@ def test_audio_is_played_reported_and_written(tmp_path: Path, capsys: pytest.Cap
     assert "first audio" in capsys.readouterr().out
 
 
+def test_mulaw_is_decoded(tmp_path: Path) -> None:
+    async def loud(line: Line) -> None:
+        await line.answer()
+        await line.hear(UserText)
+        await line.say(SendAudio(1, b"\x00\xff" * 80), EndTurn(1, "stop"))
+        await line.hear(CallEnded)
+
+    path = tmp_path / "reply.wav"
+    assert run_call(loud, "hello", "--audio", "mulaw", "--out", str(path))[0] == 0
+    with wave.open(str(path)) as file:
+        # G.711: 0x00 is the largest negative value, 0xff is silence.
+        assert file.readframes(160) == ((-32124).to_bytes(2, "little", signed=True) + bytes(2)) * 80
+
+
 async def talks_until_interrupted(line: Line) -> None:
     await line.answer()
     await line.hear(UserText)

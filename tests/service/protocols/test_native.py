@@ -122,6 +122,7 @@ def test_readme_shows_every_message_type() -> None:
         ({"type": "start", "audio": {"encoding": "opus"}}, "audio.encoding"),
         ({"type": "start", "audio": {"sample_rate_hz": 44100}}, "audio.sample_rate_hz"),
         ({"type": "start", "audio": {"sample_rate_hz": 8000.5}}, "audio.sample_rate_hz"),
+        ({"type": "start", "audio": {"encoding": "mulaw", "sample_rate_hz": 16000}}, "audio.sample_rate_hz"),
         ({"type": "start", "audio": {"channels": 2}}, "audio.channels"),
         ({"type": "start", "audio": "mulaw"}, "audio"),
         ({"type": "start", "call_id": "a b"}, "call_id"),
