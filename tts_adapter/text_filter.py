@@ -1,6 +1,6 @@
 """What a person would say of a model's text: markdown, markup, links, emoji and control marks out, every word kept.
 
-Pure and streaming: the output does not depend on how the input was cut. At most about 500 characters are held back
+Pure and streaming: the output does not depend on how the input was cut. At most 512 characters are held back
 while it is open what they are. No letter and no digit outside a tag, an entity, a link's target or a code fence's
 language is ever dropped, and a mark is dropped only where its neighbours show that it is markup.
 """
@@ -15,6 +15,10 @@ from tts_adapter import text_patterns as patterns
 
 _Taken = tuple[int, str]
 """Characters of the raw text consumed, and what they become."""
+
+
+_LONGEST_MARKUP = 512
+"""Markup longer than this is taken for plain text."""
 
 
 class _NeedMore(Exception):
@@ -54,6 +58,11 @@ class TextFilter:
         """No more text will come; returns the rest."""
         self._final = True
         return self._advance()
+
+    @property
+    def held_back(self) -> int:
+        """Characters pushed whose fate is open."""
+        return len(self._pending)
 
     def raw_position(self, filtered_position: int) -> int:
         """How much of the raw text stands behind the first `filtered_position` characters of the output.
@@ -96,7 +105,9 @@ class TextFilter:
 
     def _match(self, pattern: "regex.Pattern[str]", text: str, at: int) -> "regex.Match[str] | None":
         found = pattern.match(text, at, partial=not self._final)
-        if found is not None and found.partial:
+        if found is None or len(found.group()) > _LONGEST_MARKUP:
+            return None
+        if found.partial:
             raise _NeedMore
         return found
 
