@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 from engine.plan.errors import PlanError
 
-# Enough that a share near 99 % is good to about 0.2 points, and quick enough to search for a number of calls.
-REPLIES = 60
+# Enough that a share near 99 % is good to about 0.3 points, and quick enough to search for a number of calls.
+REPLIES = 40
 REPLY_TOKENS = 80
 # Replies a pacer may learn the rhythm from before it is judged: a service has been running for longer than that.
-_WARM_UP_REPLIES = 6
+_WARM_UP_REPLIES = 4
 _SEED = 20
 
 
