@@ -1,0 +1,80 @@
+"""A tone instead of speech, for tests and load tests: as long as the text, ready at once or after a set delay."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+import numpy as np
+
+from tts_adapter.voice import Samples, VoiceError
+from tts_adapter.voices.segments import SegmentUtterance
+
+_PIECE_MS = 100
+_FREQUENCY_HZ = 440.0
+_AMPLITUDE = 8000
+_FADE_MS = 5
+
+
+class ToneVoice:
+    """One tone per segment.
+
+    Args:
+        sample_rate_hz: of every chunk.
+        ms_per_character: length of the tone; 60 ms is the pace of speech (about 1000 characters a minute).
+        delay_s: wait before the first piece of every segment, as if synthesis took that long.
+        accepts_tokens: which way it is fed.
+        fail_after_segments: fail once that many segments were spoken in an utterance. None: never.
+    """
+
+    name = "tone"
+
+    def __init__(
+        self,
+        *,
+        sample_rate_hz: int = 16_000,
+        ms_per_character: float = 60.0,
+        delay_s: float = 0.0,
+        accepts_tokens: bool = False,
+        fail_after_segments: int | None = None,
+    ) -> None:
+        self.sample_rate_hz = sample_rate_hz
+        self.accepts_tokens = accepts_tokens
+        self._ms_per_character = ms_per_character
+        self._delay_s = delay_s
+        self._fail_after_segments = fail_after_segments
+
+    async def start(self) -> None:
+        """Nothing to load."""
+
+    async def stop(self) -> None:
+        """Nothing to free."""
+
+    def open(self, turn_id: int) -> SegmentUtterance:
+        """As in `tts_adapter.voice.Voice`."""
+        spoken = 0
+
+        async def synthesize(text: str) -> AsyncGenerator[Samples, None]:
+            nonlocal spoken
+            if spoken == self._fail_after_segments:
+                raise VoiceError("tone voice: failed as configured")
+            spoken += 1
+            await asyncio.sleep(self._delay_s)
+            for piece in pieces(self.tone(len(text)), self.sample_rate_hz):
+                yield piece
+
+        return SegmentUtterance(turn_id, self.sample_rate_hz, synthesize)
+
+    def tone(self, characters: int) -> Samples:
+        """The sound of a text of that many characters: int16, shape [n]."""
+        length = round(characters * self._ms_per_character * self.sample_rate_hz / 1000)
+        at = np.arange(length)
+        fade = max(1, self.sample_rate_hz * _FADE_MS // 1000)
+        envelope = np.minimum(1.0, np.minimum(at, at[::-1]) / fade)
+        wave = _AMPLITUDE * envelope * np.sin(2 * np.pi * _FREQUENCY_HZ * at / self.sample_rate_hz)
+        tone: Samples = wave.astype(np.int16)
+        return tone
+
+
+def pieces(samples: Samples, sample_rate_hz: int) -> list[Samples]:
+    """`samples` cut into pieces of 100 ms, the last one shorter: what a cancel or a player need not wait for."""
+    size = sample_rate_hz * _PIECE_MS // 1000
+    return [samples[start : start + size] for start in range(0, len(samples), size)]
