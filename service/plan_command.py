@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from engine.api import EngineError
 from engine.plan.calibration import Measured, measured_from_json
 from engine.plan.capacity import Objective
 from engine.plan.delivery import Arrival, Deliver
@@ -18,6 +19,7 @@ from engine.plan.published import comparison_json, comparison_text
 from engine.plan.report import as_json, as_text
 from engine.plan.roofline import Setup
 from engine.plan.timing import Calibrated
+from service.settings import SettingsError, load_settings
 from tts_adapter.options import PacingOptions
 from tts_adapter.pace_model import PaceModel
 from tts_adapter.pacer import Pacer
@@ -42,6 +44,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--calibrate", type=Path, help="a step-time measurement of this machine, instead of the roofline"
+    )
+    parser.add_argument(
+        "--measure",
+        type=Path,
+        help="run the engine of the current settings, write its step times here, and plan from them",
     )
     parser.add_argument("--published", action="store_true", help="compare the arithmetic with published measurements")
     parser.add_argument("--json", action="store_true", help="print one JSON document as the last line")
@@ -84,14 +91,26 @@ def _add_speculation(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Prints the plan. 0: printed; 2: an input is wrong, named on stderr."""
     try:
+        if args.measure is not None:
+            _measure(args)
         text, document = _published() if args.published else _planned(args)
-    except PlanError as error:
+    except (PlanError, SettingsError, EngineError, OSError) as error:
         print(f"voicepace plan: {error}", file=sys.stderr)
         return 2
     print(text)
     if args.json:
         print(json.dumps(document))
     return 0
+
+
+def _measure(args: argparse.Namespace) -> None:
+    """The measurement is what the plan is then made from."""
+    from service.step_measurement import measure
+
+    if args.calibrate is not None:
+        raise PlanError("measure", "makes the measurement that --calibrate would read: give one of them")
+    measure(load_settings(), args.measure)
+    args.calibrate = args.measure
 
 
 def _published() -> tuple[str, dict[str, object]]:

@@ -4,10 +4,14 @@ from pathlib import Path
 
 import pytest
 
+from engine.bench.step_time import Workload
+from engine.fake import Script, ScriptedEngine
 from engine.plan.delivery import Arrival, Bursts, simulate
 from engine.plan.drafts import usual_draft
 from engine.plan.published import L4_MEDUSA_MS, L4_PLAIN_MS
 from service.plan_command import _Pacers, add_arguments, paced, run
+from service.step_measurement import write_measurement
+from tests.virtual_time import run_virtual
 from tts_adapter.pacer import Pacer
 
 SMOL = {
@@ -150,6 +154,32 @@ def test_a_measurement_under_speculation_brings_its_acceptance(
     assert "speculation" in capsys.readouterr().err
     figures = document(capsys, "--calibrate", str(path), "--speculation", "medusa")
     assert figures["tit_ms"] == pytest.approx(40 / 2.5)
+
+
+def test_a_measurement_is_written_whole_and_planned_from(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "step.json"
+    engine = ScriptedEngine(" ".join(["word"] * 100), Script(first_token_s=0.05, step_time_s=0.015))
+    run_virtual(write_measurement(engine, path, Workload((1, 4), reply_tokens=30, gaps=20)))
+    assert engine.dead
+    assert [entry.name for entry in tmp_path.iterdir()] == ["step.json"]
+    figures = document(capsys, "--calibrate", str(path), "--calls", "2")
+    assert figures["step_ms"] == pytest.approx(15)
+    assert figures["ttft_ms"] == pytest.approx(50)
+
+
+def test_a_measurement_that_fails_leaves_the_old_one(tmp_path: Path) -> None:
+    path = measurement(tmp_path / "step.json")
+    before = path.read_text()
+    engine = ScriptedEngine("one two three", Script(die_after_bursts=1))
+    with pytest.raises(ExceptionGroup):
+        run_virtual(write_measurement(engine, path, Workload((1,), reply_tokens=30, gaps=20)))
+    assert engine.dead
+    assert path.read_text() == before
+
+
+def test_measuring_and_calibrating_exclude_each_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command("--measure", str(tmp_path / "new.json"), "--calibrate", str(tmp_path / "old.json")) == 2
+    assert "voicepace plan: measure: " in capsys.readouterr().err
 
 
 def test_the_published_comparison_is_printed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,22 +8,9 @@ from engine.bench.step_time import Workload, measure_step_time
 from engine.fake import Script, ScriptedEngine
 from engine.plan.calibration import measured_from_json
 from engine.plan.timing import Calibrated
+from tests.virtual_time import run_virtual
 
 WORDS = " ".join(["word"] * 400)
-
-
-class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """Jumps to the next timer instead of waiting for it."""
-
-    _now_s = 100.0
-
-    def time(self) -> float:
-        return self._now_s
-
-    def _run_once(self) -> None:
-        if not self._ready and self._scheduled:
-            self._now_s = max(self._now_s, self._scheduled[0].when())
-        super()._run_once()
 
 
 class BatchedEngine(ScriptedEngine):
@@ -62,8 +49,7 @@ def measure(engine: ScriptedEngine, workload: Workload) -> dict[str, object]:
         await engine.start()
         return await measure_step_time(engine, workload)
 
-    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
-        return runner.run(main())
+    return run_virtual(main())
 
 
 def rows(document: dict[str, object]) -> dict[int, dict[str, float]]:
