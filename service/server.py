@@ -146,11 +146,18 @@ def web_server(app: "FastAPI", settings: Settings) -> "uvicorn.Server":
 
 
 def listen(host: str, port: int) -> socket.socket:
+    """A listening socket.
+
+    Raises:
+        OSError: the address is in use, or not ours.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
+        # Listening from here on: who connects before the server runs waits instead of being turned away.
+        listener.listen(2048)
     except OSError:
         listener.close()
         raise
