@@ -7,7 +7,8 @@ Limits that are kept here:
 - A text frame over 128 bytes is silently ignored, so a mark's name has at most 64 characters and no space.
 - A binary message over 65,500 bytes ends the call; ours hold one 20 ms frame.
 - A piece that does not fill a frame of the channel loses its tail. Where the channel's frame does not divide ours, the
-  audio of a turn goes between START_MEDIA_BUFFERING and STOP_MEDIA_BUFFERING.
+  audio of a turn goes between START_MEDIA_BUFFERING and STOP_MEDIA_BUFFERING. A mark then comes back up to one frame of
+  the channel early, since it does not wait for the frame that is still filling.
 - About 1000 frames are queued; MEDIA_XOFF and MEDIA_XON become `FlowPaused` and `FlowResumed`.
 
 Faults of released versions that are survived:

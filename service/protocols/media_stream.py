@@ -38,12 +38,12 @@ from service.protocols.events import (
     SendAudio,
     SendMark,
 )
-from service.protocols.fields import MAX_MILLISECONDS, MAX_NAME_CHARS, BadField, Body
+from service.protocols.fields import MAX_NAME_CHARS, BadField, Body
 from service.protocols.framing import ChunkOrder, FrameCutter
 from service.protocols.marks import Marks
 from service.protocols.media_tables import CONTENT_TYPES, ENCODINGS, SAMPLE_RATES_HZ, TABLES, MediaTable
 
-MAX_CHUNK_NUMBER = 2**53
+MAX_COUNT = 2**53  # chunk numbers, and timestamps that some count from 1970
 
 
 class MediaStreamDialect:
@@ -142,8 +142,8 @@ class MediaStreamDialect:
         payload = media.audio("payload")
         if self._audio is not None and self._audio.encoding == "pcm16" and len(payload) % 2:
             raise media.bad("payload", "must hold an even number of bytes")
-        timestamp_ms = media.number("timestamp", MAX_MILLISECONDS * 366)
-        chunk = None if self._table.ordered else media.number("chunk", MAX_CHUNK_NUMBER)
+        timestamp_ms = media.number("timestamp", MAX_COUNT)
+        chunk = None if self._table.ordered else media.number("chunk", MAX_COUNT)
         if chunk is None:
             return [CallerAudio(payload, timestamp_ms)]
         return [CallerAudio(*ready) for ready in self._order.push(int(chunk), payload, timestamp_ms)]
