@@ -1,0 +1,1 @@
+"""Many simulated callers against a running service, over real sockets: what they saw, and whether it is enough."""
