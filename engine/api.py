@@ -71,6 +71,8 @@ class TokenBurst:
         finish_reason: set on the last burst alone.
         prompt_tokens: length of the prompt.
         cached_tokens: prompt tokens served from the prefix cache.
+        draft_steps: on the last burst alone, where the engine reports it: (drafted, accepted) of every step that
+            checked drafts, in order.
     """
 
     token_ids: tuple[int, ...]
@@ -80,6 +82,7 @@ class TokenBurst:
     finish_reason: FinishReason | None = None
     prompt_tokens: int = 0
     cached_tokens: int = 0
+    draft_steps: tuple[tuple[int, int], ...] = ()
 
     @property
     def accepted(self) -> int:

@@ -43,6 +43,7 @@ def vllm_arguments(options: EngineOptions, cpu: CpuFacts | None, model: str | No
         "speculative_config": speculative_config(options),
         "custom_histogram_buckets": {"inter_token_latency": list(INTER_TOKEN_EDGES_S)},
         "enable_log_requests": False,
+        "use_tqdm_on_load": False,
     }
     if options.speculation != "none":
         arguments["per_request_spec_decode_metrics"] = "detailed"

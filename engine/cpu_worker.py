@@ -1,0 +1,50 @@
+"""vLLM's CPU worker with one repair: a seeded request whose prompt is read in chunks.
+
+vLLM samples a token for every chunk, also where the prompt is not complete, throws it away and turns the request's
+random generator back by its offset. CPU generators have no offset, and the attempt kills the engine. Here the
+generator's whole state is put back instead, and vLLM does not see it: a seeded reply is then the same whether or not
+its prompt was chunked.
+"""
+
+from typing import Any
+
+from vllm.v1.worker import cpu_worker
+from vllm.v1.worker.cpu_model_runner import CPUModelRunner
+
+
+class SeedSafeCPUModelRunner(CPUModelRunner):  # type: ignore[misc]
+    """Overrides the two methods between which a discarded sample is drawn and undone."""
+
+    def _discarded_rows(self) -> list[int]:
+        """Rows of the batch whose prompt is not complete in this step and that have a generator."""
+        discarded = self.discard_request_mask.np[: self.input_batch.num_reqs]
+        return [row for row in self.input_batch.generators if row < len(discarded) and discarded[row]]
+
+    def _sample(self, *args: Any, **kwargs: Any) -> Any:
+        generators = self.input_batch.generators
+        states = {row: generators[row].get_state() for row in self._discarded_rows()}
+        output = super()._sample(*args, **kwargs)
+        for row, state in states.items():
+            generators[row].set_state(state)
+        return output
+
+    def _bookkeeping_sync(self, *args: Any, **kwargs: Any) -> Any:
+        generators = self.input_batch.generators
+        hidden = {row: generators.pop(row) for row in self._discarded_rows()}
+        try:
+            return super()._bookkeeping_sync(*args, **kwargs)
+        finally:
+            generators.update(hidden)
+
+
+class VoicepaceCPUWorker(cpu_worker.CPUWorker):  # type: ignore[misc]
+    """vLLM's worker with our model runner."""
+
+    def init_device(self) -> None:
+        """As vLLM's, which takes the runner's class from a global of its module and offers no other way."""
+        theirs = cpu_worker.CPUModelRunner
+        cpu_worker.CPUModelRunner = SeedSafeCPUModelRunner
+        try:
+            super().init_device()
+        finally:
+            cpu_worker.CPUModelRunner = theirs

@@ -1,0 +1,173 @@
+"""From options to a running `AsyncLLM`, and from whatever goes wrong on the way to one clear line.
+
+Blocking work (imports, waiting for the core) runs in a thread, so that the service can answer "not ready" meanwhile.
+"""
+
+import asyncio
+import logging
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from engine import embedded_model, openmp
+from engine.api import EngineStartError
+from engine.arguments import vllm_arguments
+from engine.core_process import Fault, context, environment_set, one_line, start_template
+from engine.hardware import CpuFacts, available_memory_bytes, read_cpu
+from engine.options import EngineOptions
+
+Progress = Callable[[str], None]
+
+
+@dataclass(slots=True)
+class Launcher:
+    """Starts engines with the same options, one at a time.
+
+    Args:
+        options: the settings.
+        cache_dir: for the embedded model.
+        progress: takes a line for every long step.
+    """
+
+    options: EngineOptions
+    cache_dir: Path
+    progress: Progress
+    _scratch: tempfile.TemporaryDirectory[str] = field(
+        default_factory=lambda: tempfile.TemporaryDirectory(prefix="voicepace-", ignore_cleanup_errors=True)
+    )
+
+    @property
+    def fault(self) -> Fault:
+        """Where the core leaves the reason of its death."""
+        return Fault(Path(self._scratch.name) / "fault")
+
+    async def launch(self) -> Any:
+        """A running `AsyncLLM`.
+
+        Raises:
+            EngineStartError: one line that says what is wrong.
+        """
+        cpu = read_cpu()
+        environment = self._environment()
+        if cpu is not None:
+            # First of all, because it imports for many seconds while this process goes on.
+            start_template(environment | openmp.thread_environment(cpu.cores, self.options.cpu_threads))
+        building = asyncio.ensure_future(asyncio.to_thread(self._build, cpu, environment))
+        try:
+            return await asyncio.shield(building)
+        except asyncio.CancelledError:
+            # The thread cannot be stopped; what it builds is taken down as soon as it is there.
+            building.add_done_callback(_shut_down)
+            raise
+
+    def _environment(self) -> dict[str, str]:
+        """For vLLM in this process and in the core."""
+        level = self.options.vllm_log_level.upper()
+        environment = {
+            "VLLM_LOGGING_LEVEL": level,
+            "VLLM_NO_USAGE_STATS": "1",
+            "TORCH_CPP_LOG_LEVEL": "WARNING" if level in ("DEBUG", "INFO") else "ERROR",
+            # Spawned helpers of vLLM's inherit this process's own start method otherwise.
+            "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
+        }
+        if self.options.embedded:
+            environment["HF_HUB_OFFLINE"] = "1"
+        import os
+
+        return environment | openmp.preloading(os.environ, openmp.library())
+
+    def _build(self, cpu: CpuFacts | None, environment: dict[str, str]) -> Any:
+        options = self.options
+        with environment_set(environment):
+            model = str(embedded_model.ready(self.cache_dir, self.progress)) if options.embedded else None
+            check_before_start(options, cpu, model)
+            self.progress("loading the engine")
+            self.fault.clear()
+            try:
+                return _async_llm(vllm_arguments(options, cpu, model), cpu, options, self.fault)
+            except Exception as error:
+                raise EngineStartError(f"engine: {self.fault.read() or _reason(error)}") from error
+
+
+def _async_llm(arguments: dict[str, Any], cpu: CpuFacts | None, options: EngineOptions, fault: Fault) -> Any:
+    """Import vLLM and build the client; returns when the core says it is ready."""
+    from vllm.engine.arg_utils import AsyncEngineArgs
+    from vllm.v1.engine import utils as core_launch
+    from vllm.v1.engine.async_llm import AsyncLLM
+    from vllm.v1.executor.abstract import Executor
+
+    logging.getLogger("vllm").setLevel(options.vllm_log_level.upper())
+    config = AsyncEngineArgs(**arguments).create_engine_config()
+    core_environment = {} if cpu is None else openmp.thread_environment(cpu.cores, options.cpu_threads)
+    forked = cpu is not None and options.tensor_parallel_size == 1
+    with _core_context(core_launch, lambda: context(fault, core_environment, forked=forked)):
+        return AsyncLLM(
+            vllm_config=config, executor_class=Executor.get_class(config), log_requests=False, log_stats=True
+        )
+
+
+@contextmanager
+def _core_context(core_launch: Any, make_context: Callable[[], Any]) -> Iterator[None]:
+    """vLLM asks a function of its own module for the multiprocessing context; answer for it while the core starts."""
+    theirs = core_launch.get_mp_context
+    core_launch.get_mp_context = make_context
+    try:
+        yield
+    finally:
+        core_launch.get_mp_context = theirs
+
+
+def check_before_start(options: EngineOptions, cpu: CpuFacts | None, model: str | None) -> None:
+    """Find the common mistakes before anything slow is started.
+
+    Raises:
+        EngineStartError: a folder does not exist or holds no model, or memory is short.
+    """
+    for key, value in (
+        ("model", model or options.model),
+        ("draft_model", options.draft_model),
+        ("heads", options.heads),
+    ):
+        if value is None or not _is_path(value):
+            continue
+        folder = Path(value).expanduser()
+        if not folder.exists():
+            raise EngineStartError(f"engine.{key}: {value} does not exist")
+        if folder.is_dir() and not (folder / "config.json").exists():
+            raise EngineStartError(f"engine.{key}: {value} holds no model (there is no config.json)")
+    if cpu is not None:
+        _check_memory(options, cpu, Path(model or options.model).expanduser())
+
+
+def _check_memory(options: EngineOptions, cpu: CpuFacts, folder: Path) -> None:
+    stored = sum(path.stat().st_size for path in folder.glob("*.safetensors")) if folder.is_dir() else 0
+    dtype = cpu.dtype if options.dtype == "auto" else options.dtype
+    # Checkpoints are stored in 16 bits; while they are read, the file and the copy are both there.
+    needed = stored * (2 if dtype == "float32" else 1) + int(options.cpu_kv_cache_gib * 2**30)
+    available = available_memory_bytes()
+    if needed > available:
+        raise EngineStartError(
+            f"engine: {needed / 2**30:.1f} GiB are needed for weights and KV cache and {available / 2**30:.1f} GiB of "
+            "memory are available; lower engine.cpu_kv_cache_gib or choose a smaller model"
+        )
+
+
+def _is_path(name: str) -> bool:
+    """A Hugging Face name is `owner/name`; anything that starts like a path, or is a folder here, is one."""
+    return name.startswith(("/", "./", "../", "~")) or Path(name).is_dir()
+
+
+def _reason(error: BaseException) -> str:
+    """One line; vLLM's configuration errors come wrapped in pydantic's, whose first line only counts them."""
+    errors = getattr(error, "errors", None)
+    if callable(errors) and (details := errors()):
+        return str(details[0].get("msg", "")).splitlines()[0].removeprefix("Value error, ")
+    return one_line(error)
+
+
+def _shut_down(building: "asyncio.Future[Any]") -> None:
+    if not building.cancelled() and building.exception() is None:
+        building.result().shutdown(timeout=0)

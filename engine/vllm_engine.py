@@ -1,0 +1,194 @@
+"""`engine.api.Engine` over vLLM's `AsyncLLM`, which runs in processes of its own.
+
+vLLM may merge the outputs of several steps when their reader lags; the step log, filled when the core's message is
+read, takes them apart again. So a burst is one step of the core with the core's own timestamp, however busy this
+process is.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any, cast
+
+from engine import warmup
+from engine.api import EngineDead, EngineError, GenerateRequest, RequestRefused, Sampling, TokenBurst
+from engine.chat_tokenizer import HfChatTokenizer, pieces_for
+from engine.launch import Launcher
+from engine.options import EngineOptions
+from engine.reply import Reply
+from engine.step_log import StepLog
+from engine.step_tap import tap
+
+
+class VllmEngine:
+    """Implements `engine.api.Engine`. `start` may be called again after the engine has died.
+
+    Args:
+        options: the settings.
+        cache_dir: where the embedded model is kept.
+        progress: takes a line for every long step of `start`.
+
+    Attributes:
+        step_log: every step of every request, also of those that others send through `client`. Whoever sends one takes
+            its steps and forgets it.
+    """
+
+    def __init__(
+        self, options: EngineOptions, cache_dir: Path, progress: Callable[[str], None] = lambda line: None
+    ) -> None:
+        self._options = options
+        self._launcher = Launcher(options, cache_dir, progress)
+        self._client: Any = None
+        self._tokenizer: HfChatTokenizer | None = None
+        self._stopped = False
+        self.step_log = StepLog()
+
+    @property
+    def client(self) -> Any:
+        """The `AsyncLLM`.
+
+        Raises:
+            EngineDead: before `start`, after `stop`.
+        """
+        if self._client is None:
+            raise EngineDead("the engine is not running")
+        return self._client
+
+    @property
+    def model_name(self) -> str:
+        """The first of the names clients may use."""
+        return self._options.names[0]
+
+    @property
+    def max_model_len(self) -> int:
+        """Prompt and reply together, tokens; the model's own limit where the settings have none."""
+        return cast(int, self.client.model_config.max_model_len)
+
+    @property
+    def tokenizer(self) -> HfChatTokenizer:
+        """Valid once `start` has returned."""
+        if self._tokenizer is None:
+            raise EngineDead("the engine has not been started")
+        return self._tokenizer
+
+    @property
+    def running(self) -> int:
+        """Requests in the engine now, those of `client`'s other users included."""
+        return 0 if self._client is None else cast(int, self._client.get_num_unfinished_requests())
+
+    @property
+    def dead(self) -> bool:
+        """True once the core process has gone, or `stop` was called."""
+        return self._stopped or (self._client is not None and bool(self._client.errored))
+
+    async def start(self) -> None:
+        """Load the model and warm it up; after a death, clean up and start afresh.
+
+        Raises:
+            EngineStartError: one line that says what is wrong.
+        """
+        await self.stop()
+        self._client = client = await self._launcher.launch()
+        self.step_log = StepLog()
+        tap(client.output_processor, self.step_log)
+        self._tokenizer = HfChatTokenizer(client.get_tokenizer(), _stop_token_ids(client))
+        self._stopped = False
+        try:
+            await warmup.run(self)
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        """End every request and the core process."""
+        self._stopped = True
+        client, self._client = self._client, None
+        if client is not None:
+            await asyncio.to_thread(client.shutdown, timeout=0)
+
+    def core_pids(self) -> tuple[int, ...]:
+        """Process ids of the engine core, for health checks and tests."""
+        manager = self.client.engine_core.resources.engine_manager
+        return () if manager is None else tuple(process.pid for process in manager.processes)
+
+    async def generate(self, request: GenerateRequest) -> AsyncGenerator[TokenBurst, None]:
+        """One burst per step of the core; closing the iterator aborts the request."""
+        client = self.client
+        params = self._sampling_params(request)
+        reply = Reply(
+            request.request_id,
+            self.step_log,
+            pieces_for(client.get_tokenizer(), request.prompt_token_ids),
+            prompt_tokens=len(request.prompt_token_ids),
+            speculating=self._options.speculation != "none",
+        )
+        prompt = {"prompt_token_ids": list(request.prompt_token_ids)}
+        try:
+            async with aclosing(client.generate(prompt, params, request.request_id)) as outputs:
+                async for output in outputs:
+                    for burst in reply.bursts(output):
+                        yield burst
+        except Exception as error:
+            raise self._translated(error) from error
+        finally:
+            self.step_log.forget(request.request_id)
+
+    def _sampling_params(self, request: GenerateRequest) -> Any:
+        """vLLM's parameters, refused here where vLLM would fail later or less clearly."""
+        from vllm import SamplingParams
+        from vllm.sampling_params import RequestOutputKind
+
+        room = self.max_model_len - len(request.prompt_token_ids)
+        if not request.prompt_token_ids:
+            raise RequestRefused("prompt", "is empty")
+        if room < 1:
+            length = len(request.prompt_token_ids)
+            raise RequestRefused("prompt", f"{length} tokens leave no room in {self.max_model_len}")
+        sampling: Sampling = request.sampling
+        if sampling.max_tokens < 1:
+            raise RequestRefused("max_tokens", "must be at least 1")
+        try:
+            return SamplingParams(
+                max_tokens=min(sampling.max_tokens, room),
+                temperature=sampling.temperature,
+                top_p=sampling.top_p,
+                top_k=sampling.top_k,
+                seed=sampling.seed,
+                stop=list(sampling.stop),
+                repetition_penalty=sampling.repetition_penalty,
+                output_kind=RequestOutputKind.DELTA,
+            )
+        except ValueError as error:
+            raise _refusal(error) from error
+
+    def _translated(self, error: Exception) -> Exception:
+        """vLLM's exception as one of ours."""
+        from vllm.exceptions import VLLMClientError
+        from vllm.v1.engine.exceptions import EngineDeadError
+
+        if isinstance(error, EngineError):
+            return error
+        if isinstance(error, EngineDeadError) or self.dead:
+            return EngineDead(self._launcher.fault.read() or "the engine process has gone")
+        if isinstance(error, VLLMClientError | ValueError):
+            return _refusal(error)
+        cause = error.__cause__
+        if isinstance(cause, ValueError):
+            return _refusal(cause)
+        return EngineError(f"the engine failed on a request: {type(cause or error).__name__}")
+
+
+def _refusal(error: Exception) -> RequestRefused:
+    """Only the message: vLLM's text form of the error also holds the rejected value, which may be what was said."""
+    parameter = getattr(error, "parameter", None) or "request"
+    return RequestRefused(parameter, str(error.args[0]).splitlines()[0] if error.args else type(error).__name__)
+
+
+def _stop_token_ids(client: Any) -> frozenset[int]:
+    """What vLLM itself stops at: the end of sequence of the tokenizer and of the generation settings."""
+    configured = (client.model_config.try_get_generation_config() or {}).get("eos_token_id")
+    ids = [configured] if isinstance(configured, int) else list(configured or ())
+    if (own := getattr(client.get_tokenizer(), "eos_token_id", None)) is not None:
+        ids.append(own)
+    return frozenset(ids)
