@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
+from weakref import WeakSet
 
 import numpy as np
 
@@ -41,12 +42,15 @@ class ToneVoice:
         self._ms_per_character = ms_per_character
         self._delay_s = delay_s
         self._fail_after_segments = fail_after_segments
+        self._utterances: WeakSet[SegmentUtterance] = WeakSet()
 
     async def start(self) -> None:
         """Nothing to load."""
 
     async def stop(self) -> None:
-        """Nothing to free."""
+        """As in `tts_adapter.voice.Voice`."""
+        for utterance in set(self._utterances):
+            await utterance.cancel()
 
     def open(self, turn_id: int) -> SegmentUtterance:
         """As in `tts_adapter.voice.Voice`."""
@@ -61,7 +65,9 @@ class ToneVoice:
             for piece in pieces(self.tone(len(text)), self.sample_rate_hz):
                 yield piece
 
-        return SegmentUtterance(turn_id, self.sample_rate_hz, synthesize)
+        utterance = SegmentUtterance(turn_id, self.sample_rate_hz, synthesize)
+        self._utterances.add(utterance)
+        return utterance
 
     def tone(self, characters: int) -> Samples:
         """The sound of a text of that many characters: int16, shape [n]."""

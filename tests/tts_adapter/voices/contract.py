@@ -217,8 +217,8 @@ class Contract:
                 await utterance.push("Hello there. ")
                 await voice.stop()
                 await voice.stop()
-                await utterance.close()
                 assert await collect(utterance) == []
+                await utterance.close()
 
         asyncio.run(body())
 
