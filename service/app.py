@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import cast
 from importlib.metadata import version
 
 from fastapi import FastAPI, Response
@@ -78,8 +79,8 @@ def create_app(
     app.add_middleware(BearerOnly, credentials=credentials)
     transcripts.mount(app, calls)
     Gateway(equipment, lifecycle, credentials).mount(app)
-    if isinstance(engine, openai_api.LlmEngine):
-        openai_api.mount(app, engine, settings, metrics)
+    if hasattr(type(engine), "client"):  # the scripted engine has none to put the handlers on
+        openai_api.mount(app, cast(openai_api.LlmEngine, engine), settings, metrics)
     return Service(app, lifecycle, calls)
 
 

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol
 
 from fastapi import FastAPI
 from starlette.responses import JSONResponse
@@ -36,7 +36,6 @@ MAX_BODY_BYTES = 16 * 1024 * 1024
 _log = logging.getLogger(__name__)
 
 
-@runtime_checkable
 class LlmEngine(Protocol):
     """What is used of `engine.vllm_engine.VllmEngine`."""
 

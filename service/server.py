@@ -63,6 +63,7 @@ async def _serve(settings: Settings, listener: socket.socket) -> int:
     from service.metrics import Metrics
     from tts_adapter.voices.catalog import make_voice
 
+    _progress(f"starting with profile {settings.profile}")
     engine = make_engine(settings)
     metrics = Metrics(engine.model_name, settings.pacing.slo_ms / 1000)
     voice = make_voice(settings.voice)
@@ -106,7 +107,11 @@ def make_engine(settings: Settings) -> Engine:
         return ScriptedEngine(script=script)
     from engine.vllm_engine import VllmEngine
 
-    return VllmEngine(settings.engine, settings.cache_dir.expanduser())
+    return VllmEngine(settings.engine, settings.cache_dir.expanduser(), _progress)
+
+
+def _progress(line: str) -> None:
+    print(f"voicepace: {line}", file=sys.stderr, flush=True)
 
 
 def _stop_signals() -> asyncio.Semaphore:
