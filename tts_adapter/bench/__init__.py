@@ -1,0 +1,1 @@
+"""Benchmarks of pacing on recorded and generated engine traces, in virtual time."""
