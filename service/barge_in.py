@@ -1,0 +1,138 @@
+"""When the caller breaks in: probabilities of speech become facts, with a minimum duration and a way back.
+
+Speech is suspected at its first sound, when a reply should hold still; it counts once it has lasted `min_speech_ms`.
+A cough that ends sooner is a false alarm, and the reply goes on where it was. Speech that counted but brought no words
+from the recogniser is reported too, so that a reply cut short for nothing can be taken up again. Two thresholds keep a
+probability that hovers between them from flickering, as Silero's own iterator does (silero-vad, `VADIterator`).
+
+Pure: time comes in as `now` (seconds, monotonic).
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class BargeInOptions:
+    """Settings.
+
+    Attributes:
+        threshold: probability from which a chunk is speech.
+        release: how far below the threshold a chunk must fall to be silence.
+        min_speech_ms: shortest speech that breaks in.
+        max_gap_ms: silence that a word may contain before it counts.
+        end_silence_ms: silence that ends speech.
+        no_words_ms: after the end of speech, the recogniser has this long to bring words.
+    """
+
+    threshold: float = 0.5
+    release: float = 0.15
+    min_speech_ms: float = 200.0
+    max_gap_ms: float = 120.0
+    end_silence_ms: float = 500.0
+    no_words_ms: float = 2000.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.threshold <= 1 or not 0 <= self.release < self.threshold:
+            raise ValueError("threshold: must be over release and at most 1")
+        if min(self.min_speech_ms, self.max_gap_ms, self.end_silence_ms, self.no_words_ms) < 0:
+            raise ValueError("min_speech_ms, max_gap_ms, end_silence_ms, no_words_ms: must not be negative")
+
+
+@dataclass(frozen=True, slots=True)
+class SpeechSuspected:
+    """The caller may have begun to speak: hold the reply."""
+
+
+@dataclass(frozen=True, slots=True)
+class FalseAlarm:
+    """It was no speech: let the reply go on where it was held."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpeechStarted:
+    """The caller speaks, since `began_at`: a reply under way is interrupted."""
+
+    began_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class SpeechEnded:
+    """The caller has stopped; the last sound was at `ended_at`."""
+
+    ended_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class NothingSaid:
+    """Speech was heard but no words came of it: an interrupted reply may be taken up again."""
+
+
+BargeInFact = SpeechSuspected | FalseAlarm | SpeechStarted | SpeechEnded | NothingSaid
+
+
+class BargeIn:
+    """One caller's voice."""
+
+    def __init__(self, options: BargeInOptions | None = None) -> None:
+        self._options = options or BargeInOptions()
+        self._began_at: float | None = None  # of what is suspected or under way
+        self._counts = False
+        self._speech_ms = 0.0
+        self._silence_ms = 0.0
+        self._words_due_at: float | None = None
+
+    @property
+    def speaking(self) -> bool:
+        """True while speech that counts is under way."""
+        return self._counts
+
+    def hear(self, probability: float, chunk_ms: float, now: float) -> list[BargeInFact]:
+        """The next chunk of the caller's audio, which ended at `now`."""
+        facts = self.due(now)
+        if probability >= self._options.threshold:
+            return [*facts, *self._sound(chunk_ms, now)]
+        if self._began_at is None:
+            return facts
+        if self._counts and probability >= self._options.threshold - self._options.release:
+            return facts  # neither: speech that counts goes on; a suspicion must be decided
+        return [*facts, *self._silence(chunk_ms, now)]
+
+    def words(self) -> None:
+        """The recogniser has brought words: what was heard was speech indeed."""
+        self._words_due_at = None
+
+    def due(self, now: float) -> list[BargeInFact]:
+        """What time alone has decided."""
+        if self._words_due_at is None or now < self._words_due_at:
+            return []
+        self._words_due_at = None
+        return [NothingSaid()]
+
+    def next_wakeup(self) -> float | None:
+        """When `due` has something to say, if nothing else happens."""
+        return self._words_due_at
+
+    def _sound(self, chunk_ms: float, now: float) -> list[BargeInFact]:
+        facts: list[BargeInFact] = []
+        if self._began_at is None:
+            self._began_at, self._speech_ms = now - chunk_ms / 1000, 0.0
+            facts.append(SpeechSuspected())
+        self._silence_ms = 0.0
+        self._speech_ms += chunk_ms
+        if not self._counts and self._speech_ms >= self._options.min_speech_ms:
+            self._counts = True
+            self._words_due_at = None
+            facts.append(SpeechStarted(self._began_at))
+        return facts
+
+    def _silence(self, chunk_ms: float, now: float) -> list[BargeInFact]:
+        self._silence_ms += chunk_ms
+        limit_ms = self._options.end_silence_ms if self._counts else self._options.max_gap_ms
+        if self._silence_ms < limit_ms:
+            return []
+        counted, ended_at = self._counts, now - self._silence_ms / 1000
+        self._began_at, self._counts, self._silence_ms = None, False, 0.0
+        if not counted:
+            return [FalseAlarm()]
+        self._words_due_at = now + self._options.no_words_ms / 1000
+        return [SpeechEnded(ended_at)]
