@@ -1,0 +1,21 @@
+"""`voicepace bench …`: benchmarks by name, each in a module of its own."""
+
+import argparse
+import importlib
+
+BENCHES = {
+    "pacing": ("tts_adapter.bench.pacing", "the pacer against an optimum that knows the future, on engine traces"),
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """One subcommand per benchmark."""
+    benches = parser.add_subparsers(dest="bench", required=True, metavar="BENCH")
+    for name, (module, text) in BENCHES.items():
+        importlib.import_module(module).add_arguments(benches.add_parser(name, help=text, description=text))
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run it; its exit status."""
+    status: int = importlib.import_module(BENCHES[args.bench][0]).run(args)
+    return status
