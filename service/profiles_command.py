@@ -3,7 +3,11 @@
 import argparse
 import json
 import sys
+from typing import Any
 
+from engine.arguments import vllm_arguments
+from engine.hardware import CpuFacts, read_cpu
+from engine.options import EngineOptions
 from engine.profiles import PROFILES
 
 
@@ -24,5 +28,11 @@ def run(args: argparse.Namespace) -> int:
     if args.name not in PROFILES:
         print(f"voicepace: there is no profile {args.name!r}; known: {', '.join(PROFILES)}", file=sys.stderr)
         return 2
-    print(json.dumps(PROFILES[args.name].engine_arguments(), indent=2, sort_keys=True))
+    print(json.dumps(engine_arguments(args.name, read_cpu()), indent=2, sort_keys=True))
     return 0
+
+
+def engine_arguments(name: str, cpu: CpuFacts | None) -> dict[str, Any]:
+    """What the profile passes to vLLM; `cpu` matters to the profiles that run on one."""
+    options = EngineOptions.model_validate(PROFILES[name].settings["engine"])
+    return vllm_arguments(options, cpu if options.embedded else None)
