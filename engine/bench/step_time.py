@@ -29,20 +29,20 @@ class Workload:
     Attributes:
         batches: numbers of requests at once.
         reply_tokens: most tokens of a reply.
-        gaps: step gaps to collect for every batch size.
+        steps: steps to time for every batch size; each is seen by all requests of the batch, and counts once.
         most_rounds: rounds after which a batch size is left with fewer.
     """
 
     batches: tuple[int, ...] = (1, 2, 4, 8)
     reply_tokens: int = 48
-    gaps: int = 150
+    steps: int = 150
     most_rounds: int = 12
 
     def __post_init__(self) -> None:
         if not self.batches or min(self.batches) < 1 or len(set(self.batches)) < len(self.batches):
             raise ValueError(f"batches must be different numbers of at least 1, got {self.batches}")
-        if min(self.reply_tokens, self.gaps, self.most_rounds) < 1:
-            raise ValueError("reply_tokens, gaps and most_rounds must be at least 1")
+        if min(self.reply_tokens, self.steps, self.most_rounds) < 1:
+            raise ValueError("reply_tokens, steps and most_rounds must be at least 1")
 
 
 @dataclass(slots=True)
@@ -83,7 +83,7 @@ async def measure_step_time(engine: Engine, workload: Workload | None = None) ->
 
     Returns:
         `kind` "step_time", `model`, and per batch size: `step_ms` (mean), `step_p50_ms`, `step_p99_ms`, `ttft_ms`
-        (mean; the prompts of a round arrive together), `tokens_per_step`, `gaps` counted, `rounds`.
+        (mean; the prompts of a round arrive together), `tokens_per_step`, `steps` timed, `rounds`.
 
     Raises:
         RuntimeError: a batch size yielded no gap: replies were too short to overlap.
@@ -94,7 +94,7 @@ async def measure_step_time(engine: Engine, workload: Workload | None = None) ->
     number = await _warm_up(engine, max(work.batches))
     for turn in range(work.most_rounds):
         for batch in work.batches if turn % 2 == 0 else reversed(work.batches):
-            if len(samples[batch].gaps_s) < work.gaps:
+            if len(samples[batch].gaps_s) < work.steps * batch:
                 samples[batch].add(await _round(engine, batch, number, work.reply_tokens))
                 number += batch
     return {
@@ -150,6 +150,6 @@ def _row(batch: int, samples: _Samples) -> Mapping[str, object]:
         "step_p99_ms": 1000 * gaps[int(0.99 * (len(gaps) - 1))],
         "ttft_ms": 1000 * statistics.fmean(samples.ttfts_s),
         "tokens_per_step": statistics.fmean(samples.tokens),
-        "gaps": len(gaps),
+        "steps": len(gaps) // batch,
         "rounds": samples.rounds,
     }

@@ -159,7 +159,7 @@ def test_a_measurement_under_speculation_brings_its_acceptance(
 def test_a_measurement_is_written_whole_and_planned_from(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "step.json"
     engine = ScriptedEngine(" ".join(["word"] * 100), Script(first_token_s=0.05, step_time_s=0.015))
-    run_virtual(write_measurement(engine, path, Workload((1, 4), reply_tokens=30, gaps=20)))
+    run_virtual(write_measurement(engine, path, Workload((1, 4), reply_tokens=30, steps=20)))
     assert engine.dead
     assert [entry.name for entry in tmp_path.iterdir()] == ["step.json"]
     figures = document(capsys, "--calibrate", str(path), "--calls", "2")
@@ -172,7 +172,7 @@ def test_a_measurement_that_fails_leaves_the_old_one(tmp_path: Path) -> None:
     before = path.read_text()
     engine = ScriptedEngine("one two three", Script(die_after_bursts=1))
     with pytest.raises(ExceptionGroup):
-        run_virtual(write_measurement(engine, path, Workload((1,), reply_tokens=30, gaps=20)))
+        run_virtual(write_measurement(engine, path, Workload((1,), reply_tokens=30, steps=20)))
     assert engine.dead
     assert path.read_text() == before
 
