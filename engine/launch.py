@@ -5,6 +5,7 @@ Blocking work (imports, waiting for the core) runs in a thread, so that the serv
 
 import asyncio
 import logging
+import os
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -50,12 +51,7 @@ class Launcher:
         Raises:
             EngineStartError: one line that says what is wrong.
         """
-        cpu = read_cpu()
-        environment = self._environment()
-        if cpu is not None:
-            # First of all, because it imports for many seconds while this process goes on.
-            start_template(environment | openmp.thread_environment(cpu.cores, self.options.cpu_threads))
-        building = asyncio.ensure_future(asyncio.to_thread(self._build, cpu, environment))
+        building = asyncio.ensure_future(asyncio.to_thread(self._build))
         try:
             return await asyncio.shield(building)
         except asyncio.CancelledError:
@@ -75,17 +71,20 @@ class Launcher:
         }
         if self.options.embedded:
             environment["HF_HUB_OFFLINE"] = "1"
-        import os
-
         return environment | openmp.preloading(os.environ, openmp.library())
 
-    def _build(self, cpu: CpuFacts | None, environment: dict[str, str]) -> Any:
+    def _build(self) -> Any:
         options = self.options
+        cpu = read_cpu()
+        environment = self._environment()
         with environment_set(environment):
             model = str(embedded_model.ready(self.cache_dir, self.progress)) if options.embedded else None
             check_before_start(options, cpu, model)
             self.progress("loading the engine")
             self.fault.clear()
+            if cpu is not None:
+                # Now, so that it imports while this process does.
+                start_template(environment | openmp.thread_environment(cpu.cores, options.cpu_threads))
             try:
                 return _async_llm(vllm_arguments(options, cpu, model), cpu, options, self.fault)
             except Exception as error:

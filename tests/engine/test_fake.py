@@ -1,5 +1,4 @@
 import asyncio
-from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import replace
 
@@ -10,25 +9,7 @@ from hypothesis import strategies as st
 from engine.api import Engine, EngineDead, GenerateRequest, RequestRefused, Sampling, TokenBurst
 from engine.fake import Script, ScriptedEngine
 from engine.fake_tokenizer import WordTokenizer
-
-
-class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """Jumps to the next timer instead of waiting for it."""
-
-    _now_s = 100.0
-
-    def time(self) -> float:
-        return self._now_s
-
-    def _run_once(self) -> None:
-        if not self._ready and self._scheduled:  # type: ignore[attr-defined]
-            self._now_s = max(self._now_s, self._scheduled[0].when())  # type: ignore[attr-defined]
-        super()._run_once()  # type: ignore[misc]
-
-
-def run(body: Callable[[], Awaitable[None]]) -> None:
-    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
-        runner.run(body())  # type: ignore[arg-type]
+from tests.virtual_time import run_virtual
 
 
 async def started(reply: str, script: Script | None = None, **options: int) -> ScriptedEngine:
@@ -63,7 +44,7 @@ def test_a_trace_gives_exactly_its_bursts_at_its_times() -> None:
         assert bursts[-1].pieces == (" five", "")
         assert asyncio.get_running_loop().time() - before == pytest.approx(0.35)
 
-    run(body)
+    run_virtual(body())
 
 
 def test_max_tokens_and_stop_strings_end_a_reply() -> None:
@@ -74,7 +55,7 @@ def test_max_tokens_and_stop_strings_end_a_reply() -> None:
         stopped = await collect(engine, ask(stop=(" three", "zzz")))
         assert (text_of(stopped), stopped[-1].finish_reason) == ("one two", "stop")
 
-    run(body)
+    run_virtual(body())
 
 
 def test_characters_of_several_tokens_stay_whole() -> None:
@@ -84,7 +65,7 @@ def test_characters_of_several_tokens_stay_whole() -> None:
         assert text_of(bursts) == "ok 😀é!"
         assert all(len(burst.pieces) == len(burst.token_ids) for burst in bursts)
 
-    run(body)
+    run_virtual(body())
 
 
 def test_equal_requests_run_equally() -> None:
@@ -95,7 +76,7 @@ def test_equal_requests_run_equally() -> None:
         assert first == second
         assert len(set(first)) > 1
 
-    run(body)
+    run_virtual(body())
 
 
 def test_running_counts_down_when_the_iterator_is_closed_or_the_reader_cancelled() -> None:
@@ -110,7 +91,7 @@ def test_running_counts_down_when_the_iterator_is_closed_or_the_reader_cancelled
                 await collect(engine, ask())
         assert engine.running == 0
 
-    run(body)
+    run_virtual(body())
 
 
 def test_death_ends_every_reply_and_start_brings_the_engine_back() -> None:
@@ -125,7 +106,7 @@ def test_death_ends_every_reply_and_start_brings_the_engine_back() -> None:
         assert not engine.dead
         assert len(await collect(engine, ask(max_tokens=2))) == 2
 
-    run(body)
+    run_virtual(body())
 
 
 def test_a_stall_hangs_until_the_reader_gives_up() -> None:
@@ -137,7 +118,7 @@ def test_a_stall_hangs_until_the_reader_gives_up() -> None:
             await asyncio.wait_for(anext(reply), timeout=1000)
         assert engine.running == 0
 
-    run(body)
+    run_virtual(body())
 
 
 def test_stop_ends_what_runs_and_may_be_called_twice() -> None:
@@ -150,7 +131,7 @@ def test_stop_ends_what_runs_and_may_be_called_twice() -> None:
         with pytest.raises(EngineDead):
             await anext(reply)
 
-    run(body)
+    run_virtual(body())
 
 
 def test_a_bad_request_is_refused_before_the_first_burst() -> None:
@@ -165,7 +146,7 @@ def test_a_bad_request_is_refused_before_the_first_burst() -> None:
             with pytest.raises(RequestRefused, match="request_id"):
                 await collect(engine, ask("twice"))
 
-    run(body)
+    run_virtual(body())
 
 
 @given(st.text())
