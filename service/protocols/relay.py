@@ -4,8 +4,8 @@ The two share names and differ in authentication and in the call's id. `utteranc
 Sources: Twilio "ConversationRelay WebSocket messages", Telnyx "Conversation Relay WebSocket channel".
 
 What it cannot say:
-- There is no message that drops speech already handed over. `ClearAudio` sends nothing; instead every token carries
-  `preemptible`, so that the next reply replaces what is left of the old one.
+- There is no message that drops speech already handed over: `ClearAudio` sends nothing. With Twilio every token carries
+  `preemptible` instead, so that the next reply replaces what is left of the old one. Telnyx documents no such field.
 - There is no error message: an unknown one would be reported as error 64107, so `Fault` sends nothing.
 - A wrong message of ours comes back as `error` and is lost; it becomes a `BadMessage` to be counted.
 - No audio, no marks, no tools.
@@ -46,7 +46,6 @@ class RelayDialect:
 
     Args:
         vendor: `twilio` or `telnyx`.
-        preemptible: the next reply may replace what the platform has not spoken of this one yet.
     """
 
     surface: str = "relay"
@@ -55,10 +54,10 @@ class RelayDialect:
     reports_position: bool = True
     captions: bool = False
 
-    def __init__(self, vendor: str = "twilio", preemptible: bool = True) -> None:
+    def __init__(self, vendor: str = "twilio") -> None:
         self.name = f"{vendor}-relay"
         self._call_id_fields = CALL_ID_FIELDS[vendor]
-        self._preemptible = preemptible
+        self._is_twilio = vendor == "twilio"
         self._started = False
         self._dead = DeadTurns()
         self._open_turn: int | None = None  # has sent text, and no `last` yet
@@ -126,7 +125,8 @@ class RelayDialect:
             case EndTurn(turn_id):
                 return self._end_turn(turn_id)
             case HangUp(reason):
-                return [_dump({"type": "end", "handoffData": json.dumps({"reason": reason})})]
+                handoff = {"handoffData": json.dumps({"reason": reason})} if self._is_twilio else {}
+                return [_dump({"type": "end", **handoff})]
         return []
 
     def _end_turn(self, turn_id: int) -> list[Frame]:
@@ -139,7 +139,7 @@ class RelayDialect:
 
     def _text(self, token: str, last: bool) -> str:
         body: dict[str, Any] = {"type": "text", "token": clean(token), "last": last}
-        if self._preemptible:
+        if self._is_twilio:
             body["preemptible"] = True
         return _dump(body)
 
