@@ -39,9 +39,9 @@ def make_one(name: str, options: VoiceOptions) -> Voice:
 
                 return ToneVoice(**dict(options.tone))
             case "elevenlabs":
-                from tts_adapter.voices.elevenlabs import ElevenLabsVoice
+                from tts_adapter.voices.elevenlabs import elevenlabs_voice
 
-                return ElevenLabsVoice(options.elevenlabs)
+                return elevenlabs_voice(options.elevenlabs)
             case _:
                 raise VoiceError(f"no voice is called {name}; there are {', '.join(VOICE_NAMES)}")
     except ModuleNotFoundError as error:

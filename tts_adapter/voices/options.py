@@ -58,6 +58,7 @@ class ElevenLabsOptions(_Section):
     url: str = Field(default="wss://api.elevenlabs.io", description="Base URL, for a proxy or another region.")
     connect_s: float = Field(default=5.0, gt=0.0, description="Longest wait for a connection.")
     stall_s: float = Field(default=8.0, gt=0.0, description="Longest wait for audio once all text was sent.")
+    keep_alive_s: float = Field(default=10.0, gt=0.0, description="Pause in the text after which the service is told.")
 
 
 class VoiceOptions(_Section):
