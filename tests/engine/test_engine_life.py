@@ -3,6 +3,8 @@
 import asyncio
 import os
 import signal
+import statistics
+import sys
 import warnings
 from collections.abc import AsyncIterator
 from contextlib import aclosing
@@ -108,3 +110,72 @@ async def test_what_keeps_the_engine_from_starting_is_said_in_one_line(
     assert line in str(failed.value)
     assert "\n" not in str(failed.value)
     assert engine.running == 0
+
+
+@pytest.mark.prove
+async def test_looking_up_drafts_changes_the_steps_and_not_the_tokens(
+    model_cache_dir: Path, real_engine: VllmEngine
+) -> None:
+    texts = [COUNTING, "Once upon a time", "The capital of France is", "def add(a, b):\n    return a + b\n\ndef"]
+    looked_up = [await collect(real_engine, ask(real_engine, text)) for text in texts]
+    plain_engine = VllmEngine(cpu_demo(), model_cache_dir)
+    await plain_engine.start()
+    try:
+        plain = [await collect(plain_engine, ask(plain_engine, text)) for text in texts]
+    finally:
+        await plain_engine.stop()
+    assert [ids_of(bursts) for bursts in looked_up] == [ids_of(bursts) for bursts in plain]
+    assert {len(burst.token_ids) for bursts in plain for burst in bursts} == {1}
+    assert {burst.drafted for bursts in plain for burst in bursts} == {0}
+    assert sum(map(len, looked_up)) < sum(map(len, plain))
+
+
+@pytest.mark.prove
+async def test_the_first_reply_after_a_start_waits_no_longer_than_the_next_ones(model_cache_dir: Path) -> None:
+    engine = VllmEngine(cpu_demo(), model_cache_dir)
+    await engine.start()
+    waits_s = []
+    try:
+        for number in range(10):
+            prompt = engine.tokenizer.render(
+                [{"role": "user", "content": f"{number} friends meet. What do they do?"}], add_generation_prompt=True
+            )
+            asked_s = asyncio.get_running_loop().time()
+            bursts = await collect(engine, ask(engine, prompt, Sampling(max_tokens=8, temperature=0.0)))
+            waits_s.append(bursts[0].core_time_s - asked_s)
+    finally:
+        await engine.stop()
+    assert waits_s[0] <= 1.3 * statistics.median(waits_s[1:])
+
+
+_SERVICE = """
+import asyncio, sys
+from pathlib import Path
+from engine.vllm_engine import VllmEngine
+from tests.real_engine import cpu_demo
+
+async def main():
+    engine = VllmEngine(cpu_demo(), Path(sys.argv[1]))
+    await engine.start()
+    print(*engine.core_pids(), flush=True)
+    await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.prove
+async def test_the_core_does_not_outlive_a_service_that_is_killed(model_cache_dir: Path) -> None:
+    service = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", _SERVICE, str(model_cache_dir), stdout=asyncio.subprocess.PIPE
+    )
+    assert service.stdout is not None
+    core_pid = int(await service.stdout.readline())
+    ended = asyncio.Event()
+    core = os.pidfd_open(core_pid)
+    asyncio.get_running_loop().add_reader(core, ended.set)
+    service.kill()
+    await service.wait()
+    await asyncio.wait_for(ended.wait(), timeout=20)
+    asyncio.get_running_loop().remove_reader(core)
+    os.close(core)

@@ -1,0 +1,72 @@
+import multiprocessing
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from engine.core_process import Fault, context, environment_set, one_line
+
+
+def fail(reason: str) -> None:
+    raise ValueError(reason)
+
+
+def report(path: str) -> None:
+    Path(path).write_text(os.environ.get("OMP_NUM_THREADS", "unset"))
+
+
+def sleep_for_ever() -> None:
+    while True:
+        time.sleep(60)
+
+
+def test_a_process_that_fails_leaves_one_line(tmp_path: Path) -> None:
+    fault = Fault(tmp_path / "fault")
+    process = context(fault, {}, forked=False).Process(target=fail, name="core", kwargs={"reason": "too small\nmore"})
+    process.start()
+    process.join()
+    assert process.exitcode == 1
+    assert fault.read() == "too small"
+    fault.clear()
+    assert fault.read() is None
+
+
+def test_the_environment_is_set_in_the_process_alone(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    started = context(Fault(tmp_path / "fault"), {"OMP_NUM_THREADS": "7"}, forked=False).Process(
+        target=report, name="core", kwargs={"path": str(out)}
+    )
+    started.start()
+    started.join()
+    assert started.exitcode == 0
+    assert out.read_text() == "7"
+    assert os.environ.get("OMP_NUM_THREADS") != "7"
+
+
+def test_a_process_that_is_killed_leaves_no_reason(tmp_path: Path) -> None:
+    fault = Fault(tmp_path / "fault")
+    process = context(fault, {}, forked=False).Process(target=sleep_for_ever, name="core", kwargs={})
+    process.start()
+    process.kill()
+    assert multiprocessing.connection.wait([process.sentinel], timeout=60)
+    assert fault.read() is None
+
+
+def test_the_environment_comes_back_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VOICEPACE_TEST_KEPT", "before")
+    monkeypatch.delenv("VOICEPACE_TEST_NEW", raising=False)
+    with environment_set({"VOICEPACE_TEST_KEPT": "during", "VOICEPACE_TEST_NEW": "x"}):
+        assert os.environ["VOICEPACE_TEST_KEPT"] == "during"
+        os.environ["VOICEPACE_TEST_ALSO"] = "set by a library meanwhile"
+    assert os.environ["VOICEPACE_TEST_KEPT"] == "before"
+    assert "VOICEPACE_TEST_NEW" not in os.environ
+    assert "VOICEPACE_TEST_ALSO" not in os.environ
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [(ValueError("\n  first\nsecond"), "first"), (KeyError(), "KeyError"), (RuntimeError("  "), "RuntimeError")],
+)
+def test_the_first_line_of_an_error_is_its_reason(error: Exception, line: str) -> None:
+    assert one_line(error) == line
