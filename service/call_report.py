@@ -12,6 +12,8 @@ from typing import Any
 
 OBJECTIVE_S = 0.020
 FRAME_S = 0.020
+PAUSE = "pause"
+"""Reason of a reply that only seems to have ended: nothing came for a while, in a dialect that has no word for it."""
 
 
 def percentile(samples: Sequence[float], share: float) -> float | None:
@@ -121,7 +123,11 @@ class TurnTimes:
 
     def _output(self, now: float) -> None:
         self.last_output_s = now
-        if self.ended_s is not None:
+        if self.ended_s is None:
+            return
+        if self.reason == PAUSE:
+            self.ended_s = None
+        else:
             self.after_end += 1
 
     def end(self, reason: str, timings_ms: Mapping[str, float], now: float) -> None:

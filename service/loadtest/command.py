@@ -13,11 +13,11 @@ from urllib.parse import urlsplit, urlunsplit
 
 from service.loadtest.objective import AUDIO, TEXT, BadObjective, Limit, parse_objective
 from service.loadtest.scenario import Scenario
+from service.protocols.catalog import CATALOG
 
 if TYPE_CHECKING:
     from service.loadtest.worker import Target
 
-PATHS = {"native": "/v1/voice"}
 MET, MISSED, FAILED = 0, 1, 2
 
 
@@ -29,9 +29,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `voicepace loadtest`."""
     what = parser.add_argument_group("what is called")
     what.add_argument("--url", default="ws://127.0.0.1:8080", help="the service (default: %(default)s)")
-    what.add_argument("--dialect", choices=sorted(PATHS), default="native", help="the protocol of the bridges")
-    what.add_argument("--audio", choices=["none", "pcm16", "mulaw", "alaw"], default="none", help="audio calls")
+    what.add_argument("--dialect", choices=sorted(CATALOG), default="native", help="the protocol of the bridges")
+    what.add_argument(
+        "--audio", choices=["none", "pcm16", "mulaw", "alaw"], default="none", help="native calls with audio"
+    )
     what.add_argument("--rate", type=int, default=8000, metavar="HZ", help="sample rate (default: %(default)s)")
+    what.add_argument("--uplink", action="store_true", help="callers send (silent) audio too")
     what.add_argument("--key-env", metavar="NAME", help="environment variable that holds the key")
     what.add_argument("--engine", choices=["scripted"], help="start a service with this engine and call that one")
     what.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting of that service")
@@ -77,13 +80,19 @@ def run(args: argparse.Namespace) -> int:
 
 def _limits(args: argparse.Namespace) -> tuple[Limit, ...]:
     if args.slo is None:
-        return TEXT if args.audio == "none" else AUDIO
+        return AUDIO if _has_audio(args) else TEXT
     try:
         return parse_objective(args.slo.read_text(encoding="utf-8"))
     except OSError as error:
         raise CannotRun(f"{args.slo}: {error.strerror}") from None
     except BadObjective as error:
         raise BadObjective(f"{args.slo}: {error}") from None
+
+
+def _has_audio(args: argparse.Namespace) -> bool:
+    from service.bridges.catalog import BRIDGES
+
+    return BRIDGES[args.dialect]().audio is not None if args.dialect in BRIDGES else args.audio != "none"
 
 
 def _scenario(args: argparse.Namespace) -> Scenario:
@@ -125,7 +134,7 @@ def _service(args: argparse.Namespace) -> Iterator[str]:
         yield args.url
         return
     most = max(args.calls, args.find_max or 0)
-    settings = {"server.max_calls": str(most + max(10, most // 4))}
+    settings = {"server.max_calls": str(most + max(10, most // 4)), "voice.names": '["tone"]'}
     for assignment in args.set:
         key, found, value = assignment.partition("=")
         if not found:
@@ -160,10 +169,10 @@ def _target(args: argparse.Namespace, url: str) -> "Target":
         raise CannotRun(f"{url} is not a WebSocket address (ws://HOST:PORT)")
     if (why := reachable(url)) is not None:
         raise CannotRun(f"cannot reach {url}: {why}")
-    path = parts.path if parts.path not in ("", "/") else PATHS[args.dialect]
+    path = parts.path if parts.path not in ("", "/") else CATALOG[args.dialect].path
     encoding = None if args.audio == "none" else args.audio
     whole = urlunsplit(parts._replace(path=path))
-    return Target(whole, args.dialect, encoding, args.rate, _key(args.key_env), args.patience)
+    return Target(whole, args.dialect, encoding, args.rate, _key(args.key_env), args.patience, args.uplink)
 
 
 def _key(name: str | None) -> str | None:

@@ -34,7 +34,7 @@ def html_report(outcome: Mapping[str, Any]) -> str:
     verdict = "The objective was met." if outcome["met"] else "The objective was missed."
     calls, audio = outcome["scenario"]["calls"], outcome["audio"]
     title = f"{calls} {'audio' if audio else 'text'} calls ({outcome['dialect']})"
-    how = json.dumps({key: outcome[key] for key in ("scenario", "audio", "machine")}, indent=1)
+    how = json.dumps({key: outcome[key] for key in ("scenario", "machine")}, indent=1)
     sections = [
         f"<h1>Load test: {title}</h1>",
         f'<p class="{"good" if outcome["met"] else "bad"}">{verdict}</p>',

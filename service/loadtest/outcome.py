@@ -14,7 +14,7 @@ from service.loadtest.scenario import Scenario
 from service.loadtest.search import Search
 from service.loadtest.series import distributions, timeline
 from service.loadtest.service_process import service_cpu_s
-from service.loadtest.worker import Target
+from service.loadtest.worker import Target, new_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +39,10 @@ class Load:
         cpu_s = None if used_s is None or used_after_s is None else used_after_s - used_s
         found = _figures(results, scenario, cpu_s)
         verdicts = judge(self.limits, found)
-        encoding = self.target.encoding
+        line = new_line(self.target, "shown")
         return {
             "dialect": self.target.dialect,
-            "audio": encoding and {"encoding": encoding, "sample_rate_hz": self.target.sample_rate_hz},
+            "audio": line.has_audio,
             "scenario": asdict(scenario),
             "machine": {"cpus": os.cpu_count(), "system": platform.platform(), "python": platform.python_version()},
             "figures": found,

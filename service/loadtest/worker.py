@@ -2,14 +2,21 @@
 
 import asyncio
 import contextlib
+import json
 import resource
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from urllib.parse import urlsplit
+from urllib.request import Request, urlopen
 
+from service.bridges.bridge import Transcript
+from service.bridges.catalog import BRIDGES
+from service.loadtest.bridge_line import BridgeLine
 from service.loadtest.caller import SimulatedCall
 from service.loadtest.line import Line, NativeLine
 from service.loadtest.record import CallRecord, WorkerResult
 from service.loadtest.scenario import CallScript, Scenario, line_scripts
+from service.protocols.events import Encoding
 
 LAG_PROBE_S = 0.05
 GRACE_S = 2.0  # after the end, for replies under way
@@ -22,10 +29,15 @@ class Target:
 
     url: str
     dialect: str = "native"
-    encoding: str | None = None
+    encoding: Encoding | None = None
     sample_rate_hz: int = 8000
     key: str | None = None
     patience_s: float = 30.0
+    uplink: bool = False
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.key}"} if self.key else {}
 
 
 @dataclass(slots=True)
@@ -41,9 +53,11 @@ class Live:
 Progress = Callable[[float, Live], None]
 
 
-def new_line(target: Target) -> Line:
+def new_line(target: Target, call_id: str) -> Line:
     """The bridge's end of one call in the target's dialect."""
-    return NativeLine(target.encoding, target.sample_rate_hz)
+    if target.dialect == "native":
+        return NativeLine(target.encoding, target.sample_rate_hz)
+    return BridgeLine(BRIDGES[target.dialect](call_id=call_id))
 
 
 def run_worker(target: Target, scenario: Scenario, lines: Sequence[int], progress: Progress | None) -> WorkerResult:
@@ -81,24 +95,34 @@ class _Worker:
             if due_s >= self._stop_s:
                 return
             await asyncio.sleep(due_s - self._now())
-            record = await self._call(script, due_s)
+            record = await self._call(line, script, due_s)
             # A refused caller does not hammer on the door.
             free_s = self._now() + (RETRY_S if record.outcome in ("refused", "failed") else 0.0)
 
-    async def _call(self, script: CallScript, due_s: float) -> CallRecord:
+    async def _call(self, number: int, script: CallScript, due_s: float) -> CallRecord:
         record = CallRecord(due_s)
         self._result.records.append(record)
-        call = SimulatedCall(new_line(self._target), record, self._target.patience_s, self._stop_s)
-        headers = {"Authorization": f"Bearer {self._target.key}"} if self._target.key else {}
+        target = self._target
+        line = new_line(target, f"load-{self._scenario.seed}-{number}-{len(self._result.records)}")
+        call = SimulatedCall(line, record, self._post, target.patience_s, self._stop_s, target.uplink)
         self._live.held += 1
         try:
-            await call.hold(self._target.url, headers, script)
+            await call.hold(target.url, target.headers, script)
         finally:
             self._live.held -= 1
             self._live.replies += len(record.turns)
             self._live.refused += record.outcome == "refused"
             self._live.failed += record.outcome in ("failed", "lost")
         return record
+
+    async def _post(self, said: Transcript) -> None:
+        """Bring the caller's words to the service beside the socket, as a bridge's recogniser does."""
+        parts = urlsplit(self._target.url)
+        address = f"{'https' if parts.scheme == 'wss' else 'http'}://{parts.netloc}{said.path}"
+        headers = {"Content-Type": "application/json", **self._target.headers}
+        request = Request(address, json.dumps(dict(said.body)).encode(), headers)
+        with contextlib.suppress(OSError):  # the call then gets no answer, and says so
+            await asyncio.to_thread(lambda: urlopen(request, timeout=self._target.patience_s).close())
 
     async def _watch(self) -> None:
         """Measure how late this process itself is: a busy client makes a good service look bad."""

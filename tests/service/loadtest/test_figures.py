@@ -95,7 +95,7 @@ def outcome(*results: WorkerResult) -> dict[str, Any]:
     verdicts = judge(TEXT, found)
     return {
         "dialect": "native",
-        "audio": None,
+        "audio": False,
         "scenario": {"calls": 2, "ramp_s": 5.0, "questions": ["<b>&"]},
         "machine": {},
         "figures": found,
