@@ -66,6 +66,14 @@ class Conversation:
             raise PromptTooLong
         return tuple(self._prompt)
 
+    def preview(self, text: str, heard_ids: Sequence[int]) -> tuple[int, ...]:
+        """The ids that `ask` would give if `heard_ids` of the last reply were heard and the caller said `text`; nothing
+        is stored. For warming the prefix cache while the caller still speaks."""
+        content = self._content(heard_ids)
+        if content:
+            return tuple(self._prompt + content + self._tokenizer.encode(self._following(text)))
+        return tuple(self._base + self._turn_ids("\n".join([*self._unanswered, text])))
+
     def note(self, text: str) -> None:
         """Something the model should see with the caller's next words (a key pressed, say)."""
         self._unanswered.append(text)
@@ -78,13 +86,16 @@ class Conversation:
 
     def answered(self, heard_ids: Sequence[int]) -> None:
         """Of the reply to the last prompt, `heard_ids` were heard; none: nothing is stored."""
-        stop = self._tokenizer.stop_token_ids
-        content = [token for token in heard_ids if token not in stop]
+        content = self._content(heard_ids)
         if not content:
             return
         self._exchanges.append(Exchange(self._user_text(), tuple(content)))
         self._unanswered = []
         self._base = self._prompt + content
+
+    def _content(self, heard_ids: Sequence[int]) -> list[int]:
+        stop = self._tokenizer.stop_token_ids
+        return [token for token in heard_ids if token not in stop]
 
     def _user_text(self) -> str:
         return "\n".join(self._unanswered)

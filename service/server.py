@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
         return 2
     from service import logs
 
-    logs.set_up(settings.log.level)
+    logs.set_up(settings.log.level, settings.engine.vllm_log_level)
     try:
         listener = listen(settings.server.host, settings.server.port)
     except OSError as error:

@@ -94,3 +94,13 @@ def test_keys_pressed_are_seen_with_the_next_words() -> None:
     talk = conversation()
     talk.note("(Keys pressed: 12#)")
     assert "(Keys pressed: 12#)" in text_of(talk.ask("hello"))
+
+
+def test_a_preview_is_what_would_be_asked_and_stores_nothing() -> None:
+    talk = conversation()
+    assert talk.preview("hello", []) == talk.ask("hello")
+    heard = TOKENIZER.encode("hi there")
+    preview = talk.preview("bye", heard)
+    assert talk.exchanges == ()
+    talk.answered(heard)
+    assert talk.ask("bye") == preview
