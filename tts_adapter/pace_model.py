@@ -11,7 +11,13 @@ _REFRESH_STEPS = 8
 _BLOCK_STEPS = 4
 _LONGEST_STEP_S = 0.5
 _PRIOR_STEP_S = 0.045
-_RUIN_PROBABILITY = 0.01
+_RUIN_PROBABILITY = 0.002
+_LARGEST_SLACK_S = 0.5
+_SLOW_DEVIATIONS = 2.0
+_PRIOR_LATENESS_S = 0.001
+_LATENESS_WINDOW = 64
+_EXTRA_SHARE = 0.07
+_LARGEST_CREDIT_S = 0.1
 
 
 class PaceModel:
@@ -33,7 +39,8 @@ class PaceModel:
         self._tokens_per_step = 0.0
         self._token_error = 0.0
         self._needed_slack_s = 0.0
-        self._lateness_s = 0.0
+        self._lateness_s = deque([_PRIOR_LATENESS_S], maxlen=_LATENESS_WINDOW)
+        self._credit_s = 0.0
 
     @property
     def steps(self) -> int:
@@ -64,8 +71,8 @@ class PaceModel:
 
     @property
     def lateness_s(self) -> float:
-        """How late the caller has recently been for a release (slowly decaying peak)."""
-        return self._lateness_s
+        """How late the caller has been at worst for one of the last 64 releases."""
+        return max(self._lateness_s)
 
     def observe_step(self, step_s: float, tokens: int) -> None:
         """A burst of `tokens` came `step_s` after the one before it."""
@@ -76,7 +83,20 @@ class PaceModel:
 
     def observe_lateness(self, late_s: float) -> None:
         """A token was released `late_s` after it was due."""
-        self._lateness_s = max(min(late_s, self.slo_s), self._lateness_s * 0.99)
+        self._lateness_s.append(min(late_s, self.slo_s))
+
+    def settle(self, least_starved_s: float, starved_s: float) -> None:
+        """A reply is over: the least starved time that was possible from its first release on, and its own."""
+        credit_s = self._credit_s + least_starved_s * (1 + _EXTRA_SHARE) - starved_s
+        self._credit_s = max(-_LARGEST_CREDIT_S, min(credit_s, _LARGEST_CREDIT_S))
+
+    def rebuffer_s(self, least_starved_s: float, starved_s: float) -> float:
+        """How long to wait in a gap that is late anyway, so that fewer others become late.
+
+        Waiting is free where the time would have been starved later, and lost where not. What was lost, over all
+        replies, is kept within 7 % of the starved time that could not be avoided.
+        """
+        return max(0.0, self._credit_s + least_starved_s * (1 + _EXTRA_SHARE) - starved_s)
 
     def _refresh(self) -> None:
         self._unseen = 0
@@ -87,10 +107,13 @@ class PaceModel:
         self._token_error = math.sqrt(spread / count)
         gain_s = self.slo_s * self._tokens_per_step - self._step_s
         variance = self._block_variance(gain_s)
-        if gain_s * self._tokens_per_step <= 0 or self.is_slow:
-            self._needed_slack_s = math.sqrt(variance)
+        if self.is_slow:
+            self._needed_slack_s = _SLOW_DEVIATIONS * math.sqrt(variance)
+        elif gain_s <= 0:
+            self._needed_slack_s = _LARGEST_SLACK_S
         else:
-            self._needed_slack_s = -math.log(_RUIN_PROBABILITY) * variance / (2 * gain_s)
+            wanted_s = -math.log(_RUIN_PROBABILITY) * variance / (2 * gain_s)
+            self._needed_slack_s = min(wanted_s, _LARGEST_SLACK_S)
 
     def _block_variance(self, gain_s: float) -> float:
         """Variance of the slack's change per step, from sums over blocks of neighbouring steps."""

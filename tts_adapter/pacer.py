@@ -10,6 +10,8 @@ How it decides:
 - While the slack is short, the gap is stretched towards the SLO (less what the caller tends to be late), because a
   token that leaves early now is missing later; with the slack in hand the gap is `target_gap_ms`; with more it shrinks,
   so that delay does not build up.
+- Where a gap is late anyway, it may be stretched a little more, so that the next ones are not late too; the model keeps
+  account of what that costs.
 - An engine whose mean rate is below one token per SLO is followed at its mean rate.
 """
 
@@ -23,7 +25,6 @@ from tts_adapter.pace_model import PaceModel
 T = TypeVar("T")
 
 _MERGED_S = 0.001
-_SMALLEST_MARGIN_S = 0.0001
 _DRAIN_S = 0.25
 _LEAST_GAP_SHARE = 0.25
 
@@ -53,6 +54,12 @@ class Pacer(Generic[T]):
         self._first_arrival = 0.0
         self._last_arrival: float | None = None
         self._step: tuple[float, int] | None = None
+        self._timed = True
+        self._came = 0
+        self._first_release = 0.0
+        self._last_release = 0.0
+        self._least_starved_s = 0.0
+        self._starved_s = 0.0
 
     @property
     def pending(self) -> int:
@@ -60,16 +67,24 @@ class Pacer(Generic[T]):
         return len(self._buffer)
 
     def push(self, tokens: Sequence[T], now: float) -> None:
-        """The tokens of one engine step have arrived. The buffer itself is bounded by faster release, never by loss."""
+        """The tokens of one engine step have arrived. The buffer is bounded by `max_buffered_tokens`: above it the
+        oldest are due at once; nothing is dropped."""
         if not tokens:
             return
         self._observe(len(tokens), now)
         was_empty = not self._buffer
+        if self._released:
+            lag = now - self._first_release - self._came * self._slo_s
+            self._least_starved_s = max(self._least_starved_s, lag)
+        self._came += len(tokens)
         self._buffer.extend(tokens)
         if not self._released:
             self._due = self._first_due(now)
-        elif was_empty and self._due is not None:
-            self._due = max(self._due, now)
+        elif was_empty and self._due is not None and self._due < now:
+            self._timed = False
+            self._due = now + self._rebuffer_s(now)
+        if len(self._buffer) > self.options.max_buffered_tokens:
+            self._due = now
 
     def flush(self, now: float) -> None:
         """No more tokens will come: what is left leaves evenly, without further hold."""
@@ -77,8 +92,10 @@ class Pacer(Generic[T]):
             return
         self._flushed = True
         self._commit_step()
-        if not self._released and self._buffer:
-            self._due = now
+        if self._due is not None:
+            self._due = min(self._due, max(now, self._last_release + self._target_s) if self._released else now)
+        if self._released:
+            self.model.settle(self._least_starved_s, self._starved_s)
 
     def next_wakeup(self) -> float | None:
         """When `pop_ready` will have something, or None while nothing is buffered."""
@@ -90,7 +107,11 @@ class Pacer(Generic[T]):
         ready: list[T] = []
         while self._buffer and self._due is not None and self._due <= now:
             ready.append(self._buffer.popleft())
-            self._released = True
+            if self._released:
+                self._starved_s += max(0.0, now - self._last_release - self._slo_s)
+            else:
+                self._released, self._first_release = True, now
+            self._last_release = now
             self._schedule_after(now)
         return ready
 
@@ -122,23 +143,35 @@ class Pacer(Generic[T]):
         """How long the buffer outlasts the expected arrival of the next burst, if the next token leaves at `due`."""
         last = self._last_arrival if self._last_arrival is not None else now
         expected = max(now, last + self.model.step_s)
-        return due + len(self._buffer) * self._slo_s - expected
+        return due + len(self._buffer) * self._pace_s() - expected
+
+    def _pace_s(self) -> float:
+        """Longest gap at which the engine is followed: the SLO, or the engine's own mean where that is longer."""
+        return (self.model.token_s or self._slo_s) if self.model.is_slow else self._slo_s
 
     def _schedule_after(self, now: float) -> None:
         """Set when the next token is due, after one has left."""
         assert self._due is not None
-        self.model.observe_lateness(now - self._due)
-        if len(self._buffer) >= self.options.max_buffered_tokens:
+        if self._timed:
+            self.model.observe_lateness(now - self._due)
+        self._timed = True
+        if len(self._buffer) > self.options.max_buffered_tokens:
             self._due = now
             return
         gap = self._gap(now)
         # Keeps to the schedule where the caller was a little late; half a gap is made up at most.
         self._due = max(self._due, now - gap / 2) + gap
 
+    def _rebuffer_s(self, now: float) -> float:
+        late_s = now - self._last_release - self._slo_s
+        if late_s <= 0 or self.model.is_slow or self._flushed:
+            return 0.0
+        return min(self.model.rebuffer_s(self._least_starved_s, self._starved_s + late_s), self._max_hold_s / 2)
+
     def _gap(self, now: float) -> float:
         if self._flushed:
             return self._target_s
-        margin = min(max(self.model.lateness_s, _SMALLEST_MARGIN_S), self._slo_s - self._target_s)
+        margin = min(self.model.lateness_s, self._slo_s - self._target_s)
         token_s = self.model.token_s or self._target_s
         slow = self.model.is_slow
         longest = token_s if slow else self._slo_s - margin

@@ -53,7 +53,8 @@ def _release_until(
 
 def _take(pacer: Pacer[int], now: float, came: list[float], released: list[float]) -> None:
     for token in pacer.pop_ready(now):
-        assert token == len(released) and came[token] <= now, "tokens out of order or before they came"
+        assert token == len(released), "tokens were doubled, lost or out of order"
+        assert came[token] <= now, "a token was released before it came"
         released.append(now)
 
 

@@ -1,0 +1,64 @@
+"""What is learned from steps."""
+
+import pytest
+
+from tts_adapter.pace_model import PaceModel
+
+
+def learned(steps: list[tuple[float, int]]) -> PaceModel:
+    model = PaceModel()
+    for step_s, tokens in steps:
+        model.observe_step(step_s, tokens)
+    return model
+
+
+def test_nothing_is_known_at_first() -> None:
+    model = PaceModel()
+    assert model.token_s is None
+    assert not model.is_slow
+    assert model.needed_slack_s == 0.0
+
+
+def test_means() -> None:
+    model = learned([(0.04, 1), (0.04, 3)] * 40)
+    assert model.step_s == pytest.approx(0.04)
+    assert model.token_s == pytest.approx(0.02)
+
+
+def test_a_constant_engine_needs_no_slack_and_a_bursty_one_does() -> None:
+    assert learned([(0.03, 2)] * 50).needed_slack_s == pytest.approx(0.0, abs=1e-9)
+    assert learned([(0.03, 1), (0.03, 4)] * 50).needed_slack_s > 0.0
+
+
+def test_runs_of_poor_acceptance_need_more_slack_than_alternation() -> None:
+    alternating = learned([(0.03, 1), (0.03, 4)] * 48)
+    runs = learned(([(0.03, 1)] * 6 + [(0.03, 4)] * 6) * 8)
+    assert runs.needed_slack_s > 2 * alternating.needed_slack_s
+
+
+@pytest.mark.parametrize(("step_s", "slow"), [(0.045, True), (0.021, True), (0.019, False)])
+def test_slow_is_less_than_a_token_per_objective(step_s: float, slow: bool) -> None:
+    assert learned([(step_s, 1)] * 50).is_slow is slow
+
+
+def test_slow_is_said_only_beyond_doubt() -> None:
+    assert not learned([(0.045, 1), (0.045, 4)]).is_slow
+
+
+def test_one_stall_does_not_decide() -> None:
+    model = learned([(0.02, 2)] * 100 + [(30.0, 1)])
+    assert not model.is_slow
+
+
+def test_old_steps_are_forgotten() -> None:
+    model = learned([(0.1, 1)] * 500 + [(0.02, 2)] * 200)
+    assert model.token_s == pytest.approx(0.01)
+
+
+def test_waiting_is_allowed_within_what_earlier_waits_saved() -> None:
+    model = PaceModel()
+    assert model.rebuffer_s(0.1, 0.1) == pytest.approx(0.007)
+    model.settle(0.5, 0.5)
+    assert model.rebuffer_s(0.1, 0.1) == pytest.approx(0.042)
+    model.settle(0.0, 5.0)
+    assert model.rebuffer_s(0.1, 0.1) == 0.0
