@@ -42,6 +42,22 @@ def make_one(name: str, options: VoiceOptions) -> Voice:
                 from tts_adapter.voices.elevenlabs import elevenlabs_voice
 
                 return elevenlabs_voice(options.elevenlabs)
+            case "cartesia":
+                from tts_adapter.voices.cartesia import cartesia_voice
+
+                return cartesia_voice(options.cartesia)
+            case "deepgram":
+                from tts_adapter.voices.deepgram import deepgram_voice
+
+                return deepgram_voice(options.deepgram)
+            case "openai":
+                from tts_adapter.voices.openai import OpenAIVoice
+
+                return OpenAIVoice(options.openai)
+            case "rime":
+                from tts_adapter.voices.rime import rime_voice
+
+                return rime_voice(options.rime)
             case _:
                 raise VoiceError(f"no voice is called {name}; there are {', '.join(VOICE_NAMES)}")
     except ModuleNotFoundError as error:

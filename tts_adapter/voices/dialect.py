@@ -5,20 +5,24 @@ rest: connections, waiting, cancelling, errors.
 """
 
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 
 from tts_adapter.voice import AudioChunk, Samples
+from tts_adapter.voices.segments import speakable
 
 Wire = str | bytes
+Reuse = Literal["always", "finished", "never"]
 
 PIECE_S = 0.1
 """Longest chunk handed over: what a cancel or a player need not wait for."""
 
 _HELD_S = 0.02
+_LONGEST_TEXT = 1500
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +31,11 @@ class Sounded:
 
     segment: int
     samples: Samples
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentEnded:
+    """No more audio of the current segment will come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +57,20 @@ class Failed:
     reason: str
 
 
-Event = Sounded | Answered | Finished | Failed
+Event = Sounded | SegmentEnded | Answered | Finished | Failed
 
 
 class Dialect(Protocol):
     """One reply in the words of a service."""
 
     @property
-    def labels_audio(self) -> bool:
-        """Whether audio names its reply, so that a cancelled one may leave its connection to the next."""
+    def reuse(self) -> Reuse:
+        """When the connection may serve the next reply: `always`, since audio names its reply; `finished`, when this one
+        was spoken to its end; `never`."""
+
+    @property
+    def spoken(self) -> bool:
+        """Whether everything pushed so far is known to have been spoken, so that nothing more comes after a flush."""
 
     def push(self, segment: int, text: str) -> Sequence[Wire]:
         """Frames that have `text` spoken; none while it is held back to the end of a word or for want of a sound."""
@@ -76,6 +90,13 @@ class Dialect(Protocol):
         Raises:
             ValueError: not this protocol; also KeyError and TypeError.
         """
+
+
+def fault_name(name: object, code: object = None) -> str:
+    """A service's name for its error, to be shown; its sentences may quote the text that was to be spoken."""
+    word = str(name)
+    shown = word if len(word) < 40 and word.replace("_", "").replace("-", "").isalnum() and name else "error"
+    return f"{shown}, code {code}" if isinstance(code, int) else shown
 
 
 class ChunkMarker:
@@ -181,3 +202,46 @@ class Words:
     def _take(self) -> list[tuple[int, str]]:
         parts, self._held = self._held, []
         return [part for part in parts if part[1]]
+
+
+class OneByOne:
+    """Segments sent one at a time, each when the one before was spoken: for services that do not label their audio.
+
+    Args:
+        singles: so many go out alone; after them, all that wait go out as one under the first one's number. None: all do.
+    """
+
+    def __init__(self, singles: int | None = None) -> None:
+        self.segment = 0
+        """Whose audio arrives now."""
+        self._singles = singles
+        self._sent = 0
+        self._busy = False
+        self._waiting: deque[tuple[int, str]] = deque()
+
+    @property
+    def spoken(self) -> bool:
+        """Nothing is being spoken and nothing waits."""
+        return not (self._busy or self._waiting)
+
+    def push(self, segment: int, text: str) -> str | None:
+        """The text to send now, if any. What has no sound is dropped: its end would never be reported."""
+        if speakable(text):
+            self._waiting.append((segment, text))
+        return self._next()
+
+    def ended(self) -> str | None:
+        """The segment was spoken to its end: the text to send now, if any."""
+        self._busy = False
+        return self._next()
+
+    def _next(self) -> str | None:
+        if self._busy or not self._waiting:
+            return None
+        self._busy = True
+        self._sent += 1
+        self.segment, text = self._waiting.popleft()
+        together = self._singles is not None and self._sent > self._singles
+        while together and self._waiting and len(text) < _LONGEST_TEXT:
+            text = f"{text.rstrip()} {self._waiting.popleft()[1]}"
+        return text

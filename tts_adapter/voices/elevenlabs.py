@@ -15,7 +15,18 @@ from urllib.parse import quote, urlencode
 
 from tts_adapter.audio import decode
 from tts_adapter.voice import Samples, VoiceError
-from tts_adapter.voices.dialect import Answered, Event, Failed, Finished, Sounded, SpokenText, Wire, Words
+from tts_adapter.voices.dialect import (
+    Answered,
+    Event,
+    Failed,
+    Finished,
+    Reuse,
+    Sounded,
+    SpokenText,
+    Wire,
+    Words,
+    fault_name,
+)
 from tts_adapter.voices.options import ElevenLabsOptions
 from tts_adapter.voices.segments import speakable
 from tts_adapter.voices.socket_voice import Endpoint, SocketVoice
@@ -65,7 +76,8 @@ def elevenlabs_voice(options: ElevenLabsOptions) -> SocketVoice:
 class ElevenLabsDialect:
     """One context."""
 
-    labels_audio = True
+    reuse: Reuse = "always"
+    spoken = False
 
     def __init__(self, options: ElevenLabsOptions) -> None:
         self._options = options
@@ -114,7 +126,7 @@ class ElevenLabsDialect:
         """As in `Dialect`."""
         fields = json.loads(message)
         if "error" in fields or "code" in fields:
-            return [Failed(_fault(fields))]
+            return [Failed(fault_name(fields.get("error"), fields.get("code")))]
         if fields.get("contextId") != self._context:
             return []
         events: list[Event] = []
@@ -168,10 +180,3 @@ class ElevenLabsDialect:
 
     def _message(self, **fields: object) -> str:
         return json.dumps({**fields, "context_id": self._context})
-
-
-def _fault(fields: dict[str, Any]) -> str:
-    """The service's name for its error; its sentences may quote the text."""
-    name = str(fields.get("error", ""))
-    known = name if name.replace("_", "").isalnum() and len(name) < 40 else "error"
-    return f"{known}, code {fields['code']}" if isinstance(fields.get("code"), int) else known

@@ -30,6 +30,10 @@ class Interruption:
     def set(self) -> None:
         """End every wait. Safe to repeat."""
         self._is_set = True
+        self.nudge()
+
+    def nudge(self) -> None:
+        """Let every present wait time out at once, so that it looks at what has changed."""
         now = asyncio.get_running_loop().time()
         for scope in self._scopes:
             if not scope.expired():
@@ -41,7 +45,7 @@ class Interruption:
 
         Raises:
             Interrupted: `set` was called before or while waiting.
-            TimeoutError: `limit_s` passed.
+            TimeoutError: `limit_s` passed, or `nudge` was called.
         """
         if self._is_set:
             work.close()

@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
-VoiceName = Literal["piper", "tone", "elevenlabs"]
+VoiceName = Literal["piper", "tone", "elevenlabs", "cartesia", "deepgram", "openai", "rime"]
 
 
 class _Section(BaseModel):
@@ -61,6 +61,62 @@ class ElevenLabsOptions(_Section):
     keep_alive_s: float = Field(default=10.0, gt=0.0, description="Pause in the text after which the service is told.")
 
 
+class CartesiaOptions(_Section):
+    """Cartesia over its WebSocket."""
+
+    api_key: SecretStr | None = Field(default=None, description="Key of the account.")
+    voice_id: str = Field(default="", description="The voice, as in its library.")
+    model: str = Field(default="sonic-3", description="Model id.")
+    language: str | None = Field(default=None, description="ISO 639-1 code; none for the voice's own.")
+    sample_rate_hz: Literal[8000, 16000, 22050, 24000] = Field(default=24000, description="Rate the service sends.")
+    accepts_tokens: bool = Field(default=True, description="Feed it tokens as they come; else segments.")
+    max_buffer_delay_ms: int = Field(
+        default=400, ge=0, le=5000, description="Longest time the service collects tokens before it speaks."
+    )
+    url: str = Field(default="wss://api.cartesia.ai", description="Base URL, for a proxy or another region.")
+    connect_s: float = Field(default=5.0, gt=0.0, description="Longest wait for a connection.")
+    stall_s: float = Field(default=8.0, gt=0.0, description="Longest wait for audio once all text was sent.")
+
+
+class DeepgramOptions(_Section):
+    """Deepgram Aura over its WebSocket."""
+
+    api_key: SecretStr | None = Field(default=None, description="Key of the account.")
+    model: str = Field(default="aura-2-thalia-en", description="The voice: its models are voices.")
+    sample_rate_hz: Literal[8000, 16000, 24000] = Field(default=24000, description="Rate the service sends.")
+    url: str = Field(default="wss://api.deepgram.com", description="Base URL, for a proxy or another region.")
+    connect_s: float = Field(default=5.0, gt=0.0, description="Longest wait for a connection.")
+    stall_s: float = Field(default=8.0, gt=0.0, description="Longest wait for audio once all text was sent.")
+
+
+class RimeOptions(_Section):
+    """Rime over its JSON WebSocket."""
+
+    api_key: SecretStr | None = Field(default=None, description="Key of the account.")
+    speaker: str = Field(default="astra", description="Name of the voice.")
+    model: str = Field(default="mistv3", description="Model id.")
+    language: str | None = Field(default=None, description="ISO 639-3 code (eng); none for the voice's own.")
+    sample_rate_hz: Literal[8000, 16000, 22050, 24000] = Field(default=24000, description="Rate the service sends.")
+    url: str = Field(default="wss://users-ws.rime.ai", description="Base URL, for a proxy or another region.")
+    connect_s: float = Field(default=5.0, gt=0.0, description="Longest wait for a connection.")
+    stall_s: float = Field(default=8.0, gt=0.0, description="Longest wait for audio once all text was sent.")
+
+
+class OpenAIVoiceOptions(_Section):
+    """OpenAI's speech endpoint, or a server that speaks like it."""
+
+    api_key: SecretStr | None = Field(default=None, description="Key of the account; any for a server without keys.")
+    model: str = Field(default="gpt-4o-mini-tts", description="Model id.")
+    voice: str = Field(default="alloy", description="Name of the voice.")
+    instructions: str | None = Field(default=None, description="How to speak, for the models that take it.")
+    sample_rate_hz: int = Field(
+        default=24_000, ge=8_000, le=48_000, description="Rate of its PCM, which the answer does not say."
+    )
+    url: str = Field(default="https://api.openai.com/v1/", description="Base URL, ending in /v1/.")
+    connect_s: float = Field(default=5.0, gt=0.0, description="Longest wait for a connection.")
+    stall_s: float = Field(default=8.0, gt=0.0, description="Longest wait for audio.")
+
+
 class VoiceOptions(_Section):
     """Who speaks."""
 
@@ -71,3 +127,7 @@ class VoiceOptions(_Section):
     piper: PiperOptions = Field(default=PiperOptions(), description="Piper.")
     tone: ToneOptions = Field(default=ToneOptions(), description="Tone.")
     elevenlabs: ElevenLabsOptions = Field(default=ElevenLabsOptions(), description="ElevenLabs.")
+    cartesia: CartesiaOptions = Field(default=CartesiaOptions(), description="Cartesia.")
+    deepgram: DeepgramOptions = Field(default=DeepgramOptions(), description="Deepgram.")
+    openai: OpenAIVoiceOptions = Field(default=OpenAIVoiceOptions(), description="OpenAI.")
+    rime: RimeOptions = Field(default=RimeOptions(), description="Rime.")

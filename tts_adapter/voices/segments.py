@@ -28,16 +28,12 @@ class SegmentUtterance:
         turn_id: label of every chunk.
         sample_rate_hz: of what `synthesize` gives.
         synthesize: from text to pieces of int16 audio; closed early when the utterance is cancelled. Raises VoiceError.
-        piece_limit_s: longest wait for one piece; longer fails the utterance. None: no limit.
     """
 
-    def __init__(
-        self, turn_id: int, sample_rate_hz: int, synthesize: Synthesize, *, piece_limit_s: float | None = None
-    ) -> None:
+    def __init__(self, turn_id: int, sample_rate_hz: int, synthesize: Synthesize) -> None:
         self._turn_id = turn_id
         self._sample_rate_hz = sample_rate_hz
         self._synthesize = synthesize
-        self._piece_limit_s = piece_limit_s
         self._texts: asyncio.Queue[tuple[int, str] | None] = asyncio.Queue(SEGMENTS_WAITING)
         self._interruption = Interruption()
         self._pushed = 0
@@ -103,10 +99,7 @@ class SegmentUtterance:
                 held = following
 
     async def _next(self, pieces: AsyncGenerator[Samples, None]) -> Samples | None:
-        try:
-            return await self._interruption.wait(_following(pieces), self._piece_limit_s)
-        except TimeoutError:
-            raise VoiceError(f"no audio for {self._piece_limit_s} s") from None
+        return await self._interruption.wait(_following(pieces))
 
 
 async def _following(pieces: AsyncGenerator[Samples, None]) -> Samples | None:

@@ -14,7 +14,7 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
 from websockets.protocol import State
 
 from tts_adapter.voice import AudioChunk, VoiceError
-from tts_adapter.voices.dialect import Answered, ChunkMarker, Dialect, Failed, Finished, Sounded, Wire
+from tts_adapter.voices.dialect import Answered, ChunkMarker, Dialect, Failed, Finished, SegmentEnded, Sounded, Wire
 from tts_adapter.voices.interruption import Interrupted, Interruption
 
 _FRAMES_WAITING = 1024
@@ -174,6 +174,9 @@ class SocketUtterance:
         self._flushed = True
         if not self._interruption.is_set:
             await self._send(self._dialect.flush())
+        if self._dialect.spoken:
+            self._finished = True
+            self._interruption.nudge()
         self._begun.set()
 
     async def cancel(self) -> None:
@@ -194,7 +197,8 @@ class SocketUtterance:
         await self.cancel()
         connection, self._connection = self._connection, None
         if connection is not None:
-            if self._error is None and (self._finished or self._dialect.labels_audio):
+            reuse = self._dialect.reuse
+            if self._error is None and (reuse == "always" or (reuse == "finished" and self._finished)):
                 await self._voice.give_back(connection)
             else:
                 await connection.close()
@@ -216,6 +220,8 @@ class SocketUtterance:
                     yield chunk
                     if self._interruption.is_set:
                         raise Interrupted
+            for chunk in self._marker.finish():
+                yield chunk
         except Interrupted:
             if self._error is not None:
                 raise self._error from None
@@ -226,6 +232,8 @@ class SocketUtterance:
         try:
             message = await self._interruption.wait(connection.recv(), limit_s)
         except TimeoutError:
+            if self._finished:
+                return ()
             if self._flushed:
                 raise self._fail(f"nothing heard for {limit_s:g} s") from None
             await self._send(self._dialect.keep_alive())
@@ -241,13 +249,16 @@ class SocketUtterance:
             match event:
                 case Sounded(segment, samples):
                     chunks += self._marker.push(segment, samples)
+                case SegmentEnded():
+                    chunks += self._marker.finish()
                 case Answered(frames):
                     await self._send(frames)
                 case Failed(reason):
                     raise self._fail(reason)
                 case Finished():
                     self._finished = True
-                    chunks += self._marker.finish()
+        if self._flushed and self._dialect.spoken:
+            self._finished = True
         return chunks
 
     async def _send(self, frames: Sequence[Wire]) -> None:
