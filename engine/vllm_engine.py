@@ -41,7 +41,7 @@ class VllmEngine:
         self._launcher = Launcher(options, cache_dir, progress)
         self._client: Any = None
         self._tokenizer: HfChatTokenizer | None = None
-        self._stopped = False
+        self._gone = False
         self.step_log = StepLog()
 
     @property
@@ -79,22 +79,22 @@ class VllmEngine:
 
     @property
     def dead(self) -> bool:
-        """True once the core process has gone, or `stop` was called."""
-        return self._stopped or (self._client is not None and bool(self._client.errored))
+        """True once the core process has gone: it died, it was stopped, or it did not start."""
+        return self._gone or (self._client is not None and bool(self._client.errored))
 
     async def start(self) -> None:
-        """Load the model and warm it up; after a death, clean up and start afresh.
+        """Load the model and warm it up; after a death, clean up and start afresh. Not `dead` meanwhile.
 
         Raises:
             EngineStartError: one line that says what is wrong.
         """
-        await self.stop()
-        self._client = client = await self._launcher.launch()
-        self.step_log = StepLog()
-        tap(client.output_processor, self.step_log)
-        self._tokenizer = HfChatTokenizer(client.get_tokenizer(), _stop_token_ids(client))
-        self._stopped = False
+        await self._shut_down()
+        self._gone = False
         try:
+            self._client = client = await self._launcher.launch()
+            self.step_log = StepLog()
+            tap(client.output_processor, self.step_log)
+            self._tokenizer = HfChatTokenizer(client.get_tokenizer(), _stop_token_ids(client))
             await warmup.run(self)
         except BaseException:
             await self.stop()
@@ -102,10 +102,18 @@ class VllmEngine:
 
     async def stop(self) -> None:
         """End every request and the core process."""
-        self._stopped = True
+        self._gone = True
+        await self._shut_down()
+
+    async def _shut_down(self) -> None:
         client, self._client = self._client, None
-        if client is not None:
-            await asyncio.to_thread(client.shutdown, timeout=0)
+        if client is None:
+            return
+        from vllm.v1.engine.exceptions import EngineDeadError
+
+        # vLLM cancels the task that would tell them.
+        client.output_processor.propagate_error(EngineDeadError())
+        await asyncio.to_thread(client.shutdown, timeout=0)
 
     def core_pids(self) -> tuple[int, ...]:
         """Process ids of the engine core, for health checks and tests."""

@@ -8,7 +8,7 @@ import asyncio
 from contextlib import aclosing
 from typing import Any
 
-from engine.api import GenerateRequest, Sampling
+from engine.api import EngineStartError, GenerateRequest, Sampling
 
 _SHORT_TOKENS, _TURN_TOKENS = 24, 120
 _TEXT = "The first requests prepare the engine, so that a caller waits no longer than the next one. "
@@ -18,10 +18,18 @@ async def run(engine: Any) -> None:
     """Send them to `engine` (a `VllmEngine`) and wait.
 
     Raises:
-        EngineError: one failed; the engine is not fit to serve.
+        EngineStartError: one failed; the engine is not fit to serve.
     """
+    try:
+        await _send(engine)
+    except ExceptionGroup as failures:
+        raise EngineStartError(f"engine: the first request failed: {failures.exceptions[0]}") from failures
+    await engine.client.reset_prefix_cache()
+
+
+async def _send(engine: Any) -> None:
     ids = engine.tokenizer.encode(_TEXT * 20)
-    room = engine.max_model_len - 16
+    room = max(1, engine.max_model_len - 16)
     greedy = Sampling(max_tokens=8, temperature=0.0)
     sampled = Sampling(max_tokens=8, temperature=0.8, top_p=0.9, seed=1)
     rounds = [
@@ -35,7 +43,6 @@ async def run(engine: Any) -> None:
             for position, (prompt, sampling) in enumerate(prompts):
                 request = GenerateRequest(f"warmup-{number}-{position}", tuple(prompt), sampling)
                 group.create_task(_drain(engine, request), name=request.request_id)
-    await engine.client.reset_prefix_cache()
 
 
 async def _drain(engine: Any, request: GenerateRequest) -> None:
