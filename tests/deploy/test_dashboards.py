@@ -1,0 +1,86 @@
+"""The dashboards are what the code builds, ask questions, and read metrics that exist."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from deploy.grafana.boards.panel import Board, Panel
+from deploy.grafana.dashboards import BOARDS, FOLDER, rendered
+from tests.deploy.metrics_table import documented
+from tests.deploy.promql import metric_names
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+PANELS = [panel for board in BOARDS for panel in board.panels]
+RECORDED = {
+    rule["record"]
+    for group in yaml.safe_load((DEPLOY / "prometheus" / "rules" / "recording.yml").read_text())["groups"]
+    for rule in group["rules"]
+}
+PROCESS = {"process_cpu_seconds_total", "process_resident_memory_bytes"}
+DCGM = {
+    line
+    for line in (Path(__file__).with_name("dcgm_default_counters.txt")).read_text().splitlines()
+    if not line.startswith("#")
+}
+
+
+@pytest.mark.parametrize("board", BOARDS, ids=lambda board: board.uid)
+def test_the_committed_json_is_what_the_code_builds(board: Board) -> None:
+    assert (FOLDER / f"{board.uid}.json").read_text() == rendered(board)
+
+
+def test_no_dashboard_is_left_over() -> None:
+    assert {path.stem for path in FOLDER.glob("*.json")} == {board.uid for board in BOARDS}
+
+
+@pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel.question)
+def test_a_panel_asks_a_question_and_says_how_to_read_the_answer(panel: Panel) -> None:
+    assert panel.question.endswith("?")
+    assert panel.unit
+    assert len(panel.description) > 40
+    assert (panel.right_unit is not None) == any(query.right_axis for query in panel.queries)
+
+
+@pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel.question)
+def test_a_panel_reads_only_metrics_that_exist(panel: Panel) -> None:
+    known = DCGM if panel.needs_gpu else {*documented("voicepace_"), *documented("vllm:"), *RECORDED, *PROCESS}
+    for query in panel.queries:
+        assert metric_names(query.expr)
+        assert metric_names(query.expr) <= known
+
+
+@pytest.mark.parametrize("board", BOARDS, ids=lambda board: board.uid)
+def test_panels_fill_the_grid_without_overlap(board: Board) -> None:
+    taken: set[tuple[int, int]] = set()
+    ids = []
+    for panel in json.loads(rendered(board))["panels"]:
+        place = panel["gridPos"]
+        cells = {
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        }
+        assert not cells & taken
+        assert place["x"] + place["w"] <= 24
+        taken |= cells
+        ids.append(panel["id"])
+    assert len(ids) == len(set(ids))
+
+
+def test_the_rules_feed_a_dashboard_or_an_alert() -> None:
+    alerts = (DEPLOY / "prometheus" / "rules" / "alerts.yml").read_text()
+    queries = "".join(query.expr for panel in PANELS for query in panel.queries)
+    assert {name for name in RECORDED if name not in alerts + queries} == set()
+
+
+def test_grafana_is_told_where_dashboards_and_data_are() -> None:
+    provisioning = DEPLOY / "grafana" / "provisioning"
+    provider = yaml.safe_load((provisioning / "dashboards" / "voicepace.yml").read_text())["providers"][0]
+    compose = yaml.safe_load((DEPLOY.parent / "compose.yaml").read_text())
+    mounts = {mount.split(":")[1]: mount.split(":")[0] for mount in compose["services"]["grafana"]["volumes"]}
+    assert (DEPLOY.parent / mounts[provider["options"]["path"]]).resolve() == FOLDER
+    source = yaml.safe_load((provisioning / "datasources" / "prometheus.yml").read_text())["datasources"][0]
+    assert source["url"] == "http://prometheus:9090"
+    assert "prometheus" in compose["services"]
