@@ -47,7 +47,9 @@ def asked_within(records: Iterable[CallRecord], since_s: float, until_s: float) 
 def _replies(turns: Sequence[TurnTimes], window_s: float) -> dict[str, Any]:
     gaps = [gap for turn in turns for gap in turn.gaps_s]
     tokens, frames = sum(len(t.token_times_s) for t in turns), sum(len(t.frame_lateness_s) for t in turns)
-    talking_s = math.fsum((t.last_output_s or 0.0) - t.asked_s for t in turns if t.asked_s and t.last_output_s)
+    talking_s = math.fsum(
+        t.last_output_s - t.sent_s for t in turns if t.sent_s is not None and t.last_output_s is not None
+    )
     return {
         "replies": len(turns),
         "reasons": dict(Counter(turn.reason or "unfinished" for turn in turns)),
@@ -58,7 +60,7 @@ def _replies(turns: Sequence[TurnTimes], window_s: float) -> dict[str, Any]:
         "delivered_gap_ms": spread_ms(gaps),
         "delivered_gap_corrected_ms": spread_ms(corrected(gaps)),
         "within_objective": sum(gap <= OBJECTIVE_S for gap in gaps) / len(gaps) if gaps else None,
-        "starved_ms_per_minute": round(60_000 * starved_s(gaps) / talking_s, 2) if gaps else None,
+        "starved_ms_per_minute": round(60_000 * starved_s(gaps) / talking_s, 2) if gaps and talking_s else None,
         "first_audio_ms": spread_ms(_known(turn.first_audio_after_s for turn in turns)),
         "frames_per_s": round(frames / window_s, 1),
         "frame_lateness_ms": spread_ms([late for turn in turns for late in turn.frame_lateness_s]),

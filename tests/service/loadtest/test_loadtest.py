@@ -220,3 +220,22 @@ def test_nobody_there(capsys: pytest.CaptureFixture[str]) -> None:
         taken.bind(("127.0.0.1", 0))
         assert load(f"ws://127.0.0.1:{taken.getsockname()[1]}") == 2
     assert "Connection refused" in capsys.readouterr().err
+
+
+def test_a_service_of_its_own_with_the_scripted_engine(tmp_path: Path) -> None:
+    path, slo = tmp_path / "load.json", tmp_path / "slo.toml"
+    slo.write_text("at_least.replies = 1\n")
+    argv = ["--engine", "scripted", "--set", "scripted.step_time_ms=5", "--slo", str(slo), "--json", str(path)]
+    assert load("ws://127.0.0.1:1", *argv, "--dialect", "twilio-media", "--duration", "3", "--turns", "1") == 0
+    found = outcome(path)
+    assert found["audio"] is True
+    assert found["figures"]["frames_per_s"] > 0
+    assert found["figures"]["faults"] == {}
+    assert found["figures"]["service"]["cpu_share"] > 0
+
+
+def test_a_service_that_does_not_start_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert load("ws://127.0.0.1:1", "--engine", "scripted", "--set", "scripted.step_time_ms=-5") == 2
+    error = capsys.readouterr().err
+    assert "scripted.step_time_ms" in error
+    assert error.count("\n") == 1

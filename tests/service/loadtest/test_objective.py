@@ -1,5 +1,9 @@
+import re
+from pathlib import Path
+
 import pytest
 
+from service.loadtest import objective
 from service.loadtest.figures import figures
 from service.loadtest.objective import AUDIO, TEXT, BadObjective, Limit, judge, parse_objective
 from service.loadtest.record import WorkerResult
@@ -57,3 +61,13 @@ def test_unknown_figures_are_named(path: str) -> None:
 def test_the_default_objectives_name_figures_that_exist() -> None:
     known = figures([WorkerResult(0.0)], Scenario(calls=1))
     judge(TEXT + AUDIO, known)
+
+
+def test_the_example_of_the_readme_names_figures_that_exist() -> None:
+    readme = Path(objective.__file__).with_name("README.md").read_text(encoding="utf-8")
+    [example] = re.findall(r"^```toml\n(.*?)^```$", readme, re.DOTALL | re.MULTILINE)
+    limits = parse_objective(example)
+    assert len(limits) == 4
+    judge(limits, figures([WorkerResult(0.0)], Scenario(calls=1)))
+    for name in re.findall(r"^\| `(\w+)`", readme, re.MULTILINE):
+        assert name in figures([WorkerResult(0.0)], Scenario(calls=1))
