@@ -92,6 +92,7 @@ def test_any_one_allowed_scheme_is_enough(request_: Upgrade) -> None:
         upgrade(authorization="old"),
         upgrade(authorization="Bearer \ud800\x00é"),
         upgrade(authorization=basic("jam:wrong")),
+        upgrade(authorization=basic("jam:b:onz").replace("Basic", "Bearer")),
         upgrade(authorization="Basic !!!"),
         upgrade(authorization="Basic " + base64.b64encode(b"\xff\xfe").decode()),
         upgrade(x_twilio_signature=SIGNATURE[:-2] + "A="),

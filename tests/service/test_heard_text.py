@@ -54,6 +54,7 @@ def test_a_word_is_heard_whole_or_not_at_all(text: str, position: int) -> None:
         ("Of course our shop at twelve Mill Lane", "Lane,"),
         ("Our shop, at", "Our shop, at"),  # the platform reports the current sentence alone
         ("Of course. Our store, at 12 Mill", "12 Mill"),
+        ("opens at 9 anything", "Anything"),  # from the middle, and a number spelt otherwise
         ("", ""),
         ("…", ""),
     ],

@@ -150,6 +150,14 @@ def test_audio_without_positions_is_estimated_from_its_own_length() -> None:
     assert ledger.estimated(0)
 
 
+def test_the_first_interruption_stands() -> None:
+    ledger = relay()
+    ledger.interrupted(0, 11.0, heard_text="Our shop")
+    ledger.interrupted(0, 11.1, heard_text="Our shop opens at nine")
+    ledger.interrupted(0, 11.2)
+    assert ledger.heard(0) == "Our shop"
+
+
 def test_nothing_is_added_to_an_interrupted_turn() -> None:
     ledger = relay(["One"])
     ledger.interrupted(0, 11.0, heard_text="One")

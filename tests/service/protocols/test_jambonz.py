@@ -59,6 +59,17 @@ def test_white_space_of_a_turn_that_was_left_open_holds_nothing_back() -> None:
     assert said(dialect.send(SendToken(1, 0, "Next"), 0.0)) == ["Next"]
 
 
+def test_gathered_tokens_fit_into_one_piece() -> None:
+    queue = TokenQueue()
+    queue.push(0, "first", 0.0)
+    for _ in range(30):
+        queue.push(0, "😀" * 45 + " " * 10, 0.0)
+    pieces = []
+    for piece_id in range(4):
+        pieces += said(queue.answered(str(piece_id), True, False, 0.0))
+    assert [len(piece.encode("utf-16-le")) // 2 for piece in pieces] == [1000, 1000, 1000]
+
+
 def test_what_waits_is_bounded() -> None:
     queue = TokenQueue()
     for _ in range(200):
