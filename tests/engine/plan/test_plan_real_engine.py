@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.engine, pytest.mark.prove]
 FITTED_ON = (1, 4)
 PREDICTED = (2, 8)
 TOLERANCE = 0.2
-WORKLOAD = Workload(batches=(1, 2, 4, 8), reply_tokens=48, steps=180)
+WORKLOAD = Workload(batches=(1, 2, 4, 8), reply_tokens=48, steps=96)
 
 
 async def measured_on_this_machine() -> Measured:
