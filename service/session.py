@@ -17,6 +17,7 @@ from service.channel import CallLost, Channel
 from service.conversation import Conversation, PromptTooLong
 from service.metrics import Metrics
 from service.playback_ledger import PlaybackLedger
+from service.prewarm import Prewarm
 from service.protocols.events import (
     AudioFormat,
     BadMessage,
@@ -85,6 +86,7 @@ class Session:
         rate_wpm = equipment.settings.conversation.speaking_rate_wpm
         self._ledger = PlaybackLedger(reports_position=False, speaking_rate_wpm=rate_wpm)
         self._conversation: Conversation | None = None
+        self._prewarm: Prewarm | None = None
         self._audio: AudioFormat | None = None
         self._turn: Turn | None = None
         self._turn_task: asyncio.Task[None] | None = None
@@ -102,6 +104,8 @@ class Session:
             async with asyncio.TaskGroup() as self._tasks:
                 await self._receive(receive)
                 await self._cancel_turn()
+                if self._prewarm is not None:
+                    await self._prewarm.stop()
         except* CallLost:
             pass
         finally:
@@ -146,8 +150,7 @@ class Session:
             case CallStarted():
                 await self._start(event)
             case UserText(text, final):
-                if final:
-                    await self._answer(text)
+                await (self._answer(text) if final else self._read_ahead(text))
             case Interrupted():
                 await self._settle(event)
             case Played(turn_id, audio_ms, token_index):
@@ -190,6 +193,8 @@ class Session:
         self._ledger.reports_position = self._dialect.reports_position and self._dialect.surface != "voice"
         self.call_id = self._shared.calls.new_id(started.call_id)
         self._shared.calls.enter(self.call_id, self)
+        if options.read_ahead:
+            self._prewarm = Prewarm(engine, self._tasks, self.call_id)
         await self._channel.send(Ready(self.call_id))
         if self._audio is not None and self._shared.voice is None:
             await self._channel.send(Fault("no_voice", "this service runs without a voice", "audio"))
@@ -198,7 +203,17 @@ class Session:
             self._greeting = True
             self._begin_turn(self._spoken(started.greeting))
 
+    async def _read_ahead(self, text: str) -> None:
+        turn = self._turn
+        speaking = turn is not None and not turn.complete
+        if self._prewarm is None or self._conversation is None or speaking or not text.strip():
+            return
+        heard = [] if turn is None or self._greeting else turn.reply.token_ids
+        self._prewarm.read(self._conversation.preview(text, heard))
+
     async def _answer(self, text: str) -> None:
+        if self._prewarm is not None:
+            await self._prewarm.stop()
         await self._settle(None)
         conversation = self._conversation
         if conversation is None:

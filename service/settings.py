@@ -105,6 +105,10 @@ class ConversationOptions(Section):
         ge=64,
         description="When history and reply would exceed this, the oldest exchanges are dropped, half at once.",
     )
+    read_ahead: bool = Field(
+        False,
+        description="Have the engine read the caller's words while they are still being said (partial transcripts).",
+    )
     speaking_rate_wpm: float = Field(
         160.0, gt=0, description="Words per minute, to estimate what was heard where a bridge reports no position."
     )
