@@ -9,33 +9,32 @@ Pure: time comes in as `now` (seconds, monotonic).
 """
 
 from dataclasses import dataclass
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 
-@dataclass(frozen=True, slots=True)
-class BargeInOptions:
-    """Settings.
+class BargeInOptions(BaseModel):
+    """When a sound of the caller counts as speech."""
 
-    Attributes:
-        threshold: probability from which a chunk is speech.
-        release: how far below the threshold a chunk must fall to be silence.
-        min_speech_ms: shortest speech that breaks in.
-        max_gap_ms: silence that a word may contain before it counts.
-        end_silence_ms: silence that ends speech.
-        no_words_ms: after the end of speech, the recogniser has this long to bring words.
-    """
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
-    threshold: float = 0.5
-    release: float = 0.15
-    min_speech_ms: float = 200.0
-    max_gap_ms: float = 120.0
-    end_silence_ms: float = 500.0
-    no_words_ms: float = 2000.0
+    threshold: float = Field(0.5, gt=0, le=1, description="Probability from which a chunk of audio is speech.")
+    release: float = Field(
+        0.15, ge=0, lt=1, description="How far below the threshold a chunk must fall to be silence again."
+    )
+    min_speech_ms: float = Field(200.0, ge=0, le=5000, description="Shortest speech that interrupts the reply.")
+    max_gap_ms: float = Field(120.0, ge=0, le=5000, description="Silence that a word may contain before it counts.")
+    end_silence_ms: float = Field(500.0, ge=0, le=10000, description="Silence that ends speech.")
+    no_words_ms: float = Field(
+        2000.0, ge=0, le=60000, description="After speech, the recogniser has this long to bring words."
+    )
 
-    def __post_init__(self) -> None:
-        if not 0 < self.threshold <= 1 or not 0 <= self.release < self.threshold:
-            raise ValueError("threshold: must be over release and at most 1")
-        if min(self.min_speech_ms, self.max_gap_ms, self.end_silence_ms, self.no_words_ms) < 0:
-            raise ValueError("min_speech_ms, max_gap_ms, end_silence_ms, no_words_ms: must not be negative")
+    @model_validator(mode="after")
+    def _release_below_threshold(self) -> Self:
+        if self.release >= self.threshold:
+            raise ValueError("release must be below threshold")
+        return self
 
 
 @dataclass(frozen=True, slots=True)
