@@ -86,7 +86,7 @@ def test_noise_and_silence_break_nothing_in(model: SpeechModel) -> None:
 @needs_model
 def test_speech_shorter_than_the_minimum_does_not_count(model: SpeechModel, speech: tuple[Samples, int]) -> None:
     samples, rate_hz = speech
-    detector = SpeechDetector(model, MULAW, BargeInOptions(min_speech_ms=60_000))
+    detector = SpeechDetector(model, MULAW, BargeInOptions(min_speech_ms=5_000))
     payload = encode(Resampler(rate_hz, 8000).process(samples, last=True), "mulaw") + b"\xff" * 8000
     facts = [fact for at in range(0, len(payload), 160) for fact in detector.feed(payload[at : at + 160], at / 8000)]
     assert {type(fact) for fact in facts} == {SpeechSuspected, FalseAlarm}
