@@ -14,6 +14,14 @@ def make_voice(options: VoiceOptions) -> Voice | None:
     Raises:
         VoiceError: a voice lacks a setting or a package, which is named.
     """
+    if not all(_accepts_tokens(name, options) for name in options.names):
+        # One that needs whole segments means that segments are what all of them get.
+        options = options.model_copy(
+            update={
+                name: getattr(options, name).model_copy(update={"accepts_tokens": False})
+                for name in ("elevenlabs", "cartesia")
+            }
+        )
     voices = [make_one(name, options) for name in options.names]
     if len(voices) < 2:
         return voices[0] if voices else None
@@ -58,7 +66,15 @@ def make_one(name: str, options: VoiceOptions) -> Voice:
                 from tts_adapter.voices.rime import rime_voice
 
                 return rime_voice(options.rime)
+            case "kokoro":
+                from tts_adapter.voices.kokoro import KokoroVoice
+
+                return KokoroVoice(options.kokoro)
             case _:
                 raise VoiceError(f"no voice is called {name}; there are {', '.join(VOICE_NAMES)}")
     except ModuleNotFoundError as error:
         raise VoiceError(f"{name}: the package {error.name} is not installed") from None
+
+
+def _accepts_tokens(name: str, options: VoiceOptions) -> bool:
+    return bool(getattr(getattr(options, name), "accepts_tokens", False))

@@ -61,9 +61,9 @@ class FallbackVoice:
 
     def __init__(self, voices: Sequence[Voice], *, rest_s: float = 30.0) -> None:
         self.name = ",".join(voice.name for voice in voices)
-        self._voices = list(voices)
+        self.voices = tuple(voices)
         self._utterances: WeakSet[FallbackUtterance] = WeakSet()
-        self._rest = Rest(len(self._voices), rest_s)
+        self._rest = Rest(len(self.voices), rest_s)
         self._started: set[int] = set()
         self._sample_rate_hz: int | None = None
 
@@ -77,7 +77,7 @@ class FallbackVoice:
     @property
     def accepts_tokens(self) -> bool:
         """Whether all voices do: whole segments suit every voice, tokens do not."""
-        return all(voice.accepts_tokens for voice in self._voices)
+        return all(voice.accepts_tokens for voice in self.voices)
 
     async def start(self) -> None:
         """Start every voice. One that cannot start rests and is tried again when it is needed.
@@ -86,7 +86,7 @@ class FallbackVoice:
             VoiceError: none could start.
         """
         errors = []
-        for index in range(len(self._voices)):
+        for index in range(len(self.voices)):
             try:
                 await self.started(index)
             except VoiceError as error:
@@ -94,7 +94,7 @@ class FallbackVoice:
                 self.failed(index)
         if not self._started:
             raise VoiceError("; ".join(errors))
-        self._sample_rate_hz = self._voices[min(self._started)].sample_rate_hz
+        self._sample_rate_hz = self.voices[min(self._started)].sample_rate_hz
 
     def open(self, turn_id: int) -> "FallbackUtterance":
         """As in `tts_adapter.voice.Voice`."""
@@ -107,7 +107,7 @@ class FallbackVoice:
         self._started.clear()
         for utterance in set(self._utterances):
             await utterance.cancel()
-        for voice in self._voices:
+        for voice in self.voices:
             await voice.stop()
 
     async def started(self, index: int) -> Voice:
@@ -116,7 +116,7 @@ class FallbackVoice:
         Raises:
             VoiceError: it cannot start.
         """
-        voice = self._voices[index]
+        voice = self.voices[index]
         if index not in self._started:
             await voice.start()
             self._started.add(index)

@@ -35,7 +35,7 @@ class OpenAIVoice:
             raise VoiceError("openai: the setting voice.openai.api_key is missing")
         self.sample_rate_hz = options.sample_rate_hz
         self._options = options
-        self._key = options.api_key.get_secret_value()
+        self._key = options.api_key
         self._client: httpx.AsyncClient | None = None
         self._utterances: WeakSet[SegmentUtterance] = WeakSet()
 
@@ -44,7 +44,7 @@ class OpenAIVoice:
         try:
             self._client = httpx.AsyncClient(
                 base_url=self._options.url,
-                headers={"Authorization": f"Bearer {self._key}"},
+                headers={"Authorization": f"Bearer {self._key.get_secret_value()}"},
                 timeout=httpx.Timeout(self._options.stall_s, connect=self._options.connect_s),
             )
         except httpx.InvalidURL:

@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
-VoiceName = Literal["piper", "tone", "elevenlabs", "cartesia", "deepgram", "openai", "rime"]
+VoiceName = Literal["piper", "tone", "elevenlabs", "cartesia", "deepgram", "openai", "rime", "kokoro"]
 
 
 class _Section(BaseModel):
@@ -26,6 +26,21 @@ class PiperOptions(_Section):
     length_scale: float | None = Field(default=None, gt=0.0, le=4.0, description="Above 1 speaks slower.")
     speaker: int | None = Field(default=None, ge=0, description="Number of the speaker in a model of several.")
     stall_s: float = Field(default=10.0, gt=0.0, description="Silent for as long with text waiting, it is restarted.")
+
+
+class KokoroOptions(_Section):
+    """A larger neural voice on this machine, in a process of its own."""
+
+    model: Path | None = Field(default=None, description="The .onnx model.")
+    voices: Path | None = Field(default=None, description="The file of voices that belongs to it.")
+    voice: str = Field(default="af_heart", description="Name of the voice in that file.")
+    language: str = Field(default="en-us", description="Language as espeak names it.")
+    speed: float = Field(default=1.0, ge=0.5, le=2.0, description="Above 1 speaks faster.")
+    threads: int = Field(default=1, ge=1, le=64, description="Threads of synthesis; the rest is left to the engine.")
+    nice: int = Field(default=0, ge=0, le=19, description="Added to the niceness of the process.")
+    cpus: tuple[int, ...] = Field(default=(), description="Cores the process may use; empty for all.")
+    gain: float = Field(default=1.0, gt=0.0, le=8.0, description="Constant factor on the model's level.")
+    stall_s: float = Field(default=20.0, gt=0.0, description="Silent for as long with text waiting, it is restarted.")
 
 
 class ToneOptions(_Section):
@@ -131,3 +146,4 @@ class VoiceOptions(_Section):
     deepgram: DeepgramOptions = Field(default=DeepgramOptions(), description="Deepgram.")
     openai: OpenAIVoiceOptions = Field(default=OpenAIVoiceOptions(), description="OpenAI.")
     rime: RimeOptions = Field(default=RimeOptions(), description="Rime.")
+    kokoro: KokoroOptions = Field(default=KokoroOptions(), description="Kokoro.")

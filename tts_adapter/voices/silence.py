@@ -22,8 +22,8 @@ def ends_sentence(text: str) -> bool:
     return stripped[-1:] in _TERMINATORS
 
 
-def trim(samples: Floats, sample_rate_hz: int, *, lead_s: float | None, tail_s: float | None) -> Floats:
-    """`samples` with at most `lead_s` seconds of silence before and `tail_s` after the sound. None: as it is.
+def trim(samples: Floats, sample_rate_hz: int, *, lead_s: float, tail_s: float) -> Floats:
+    """`samples` with at most `lead_s` seconds of silence before and `tail_s` after the sound.
 
     Cuts at multiples of 10 ms, only where the level is under -50 dBFS, so no click arises. All silence: unchanged.
     """
@@ -33,9 +33,6 @@ def trim(samples: Floats, sample_rate_hz: int, *, lead_s: float | None, tail_s: 
     loud = np.flatnonzero(levels > _SILENT_RMS)
     if not len(loud):
         return samples
-    start, end = 0, len(samples)
-    if lead_s is not None:
-        start = max(0, (loud[0] - round(lead_s / _WINDOW_S)) * window)
-    if tail_s is not None:
-        end = min(end, (loud[-1] + 1 + round(tail_s / _WINDOW_S)) * window)
+    start = max(0, int(loud[0]) - round(lead_s / _WINDOW_S)) * window
+    end = (int(loud[-1]) + 1 + round(tail_s / _WINDOW_S)) * window
     return samples[start:end]

@@ -1,6 +1,7 @@
 """Cartesia, Deepgram, Rime and OpenAI against servers that speak their protocols over real sockets."""
 
 import asyncio
+import base64
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -174,6 +175,8 @@ def test_cartesia_gets_the_text_verbatim_and_whole_words() -> None:
 def test_cartesia_goes_on_in_a_new_context_when_one_expired() -> None:
     dialect = CartesiaDialect(CartesiaOptions(api_key=SecretStr(KEY), voice_id="a-voice"))
     first = json.loads(dialect.push(0, "Let me see. ")[0])
+    data = base64.b64encode(bytes(400)).decode()
+    assert dialect.receive(json.dumps({"type": "chunk", "data": data, "context_id": first["context_id"]}))
     assert dialect.receive(json.dumps({"type": "done", "context_id": first["context_id"]})) == []
     second = json.loads(dialect.push(1, "There it is. ")[0])
     assert second["context_id"] != first["context_id"]

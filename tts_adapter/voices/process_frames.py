@@ -1,4 +1,4 @@
-"""What the service and the Piper process say to each other over stdin and stdout. Pure.
+"""What the service and a speaking process say to each other over stdin and stdout. Pure.
 
 A frame is a 13-byte header in network byte order (kind: 1 character; utterance, segment, length of the payload: 32 bits
 each) and the payload.

@@ -1,4 +1,4 @@
-"""The Piper process as the service sees it: started, written to, listened to, ended.
+"""A speaking process as the service sees it: started, written to, listened to, ended.
 
 It gets an environment of its own: an OpenMP runtime preloaded for the engine would slow it, and no secret of the
 service belongs there.
@@ -11,10 +11,8 @@ from pathlib import Path
 from typing import cast
 
 from tts_adapter.voice import VoiceError
-from tts_adapter.voices.piper_frames import READY, UNUSABLE, Frame, FrameDecoder
-from tts_adapter.voices.piper_process import ProcessOptions
+from tts_adapter.voices.process_frames import READY, UNUSABLE, Frame, FrameDecoder
 
-_PROCESS_MODULE = "tts_adapter.voices.piper_process"
 _ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "PYTHONPATH": str(Path(__file__).parents[2]),
@@ -22,7 +20,7 @@ _ENVIRONMENT = {
 }
 
 
-class PiperChild(asyncio.SubprocessProtocol):
+class ProcessChild(asyncio.SubprocessProtocol):
     """One process, from start to end.
 
     Args:
@@ -30,7 +28,7 @@ class PiperChild(asyncio.SubprocessProtocol):
         died: called once, after the last frame, with one line that says why.
     """
 
-    def __init__(self, receive: Callable[[Frame], None], died: Callable[["PiperChild", str], None]) -> None:
+    def __init__(self, receive: Callable[[Frame], None], died: Callable[["ProcessChild", str], None]) -> None:
         loop = asyncio.get_running_loop()
         self._receive = receive
         self._died = died
@@ -45,17 +43,18 @@ class PiperChild(asyncio.SubprocessProtocol):
     @classmethod
     async def spawn(
         cls,
-        options: ProcessOptions,
+        module: str,
+        options: str,
         receive: Callable[[Frame], None],
-        died: Callable[["PiperChild", str], None],
-    ) -> "PiperChild":
-        """Start the process; it takes frames at once and answers them when it has loaded."""
+        died: Callable[["ProcessChild", str], None],
+    ) -> "ProcessChild":
+        """Run `python -m module options`; it takes frames at once and answers them when it has loaded."""
         _, child = await asyncio.get_running_loop().subprocess_exec(
             lambda: cls(receive, died),
             sys.executable,
             "-m",
-            _PROCESS_MODULE,
-            options.encode(),
+            module,
+            options,
             stderr=None,
             env=_ENVIRONMENT,
         )
@@ -106,7 +105,7 @@ class PiperChild(asyncio.SubprocessProtocol):
         reason = self._reason or f"the process died (exit code {self._transport.get_returncode()})"
         self._gone.set()
         if not self.ready.done():
-            self.ready.set_exception(VoiceError(f"piper: {reason}"))
+            self.ready.set_exception(VoiceError(reason))
             self.ready.exception()  # Marks it as seen: a restart has nobody waiting for it.
         self._died(self, reason)
 
