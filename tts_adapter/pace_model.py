@@ -11,11 +11,14 @@ _REFRESH_STEPS = 8
 _BLOCK_STEPS = 4
 _LONGEST_STEP_S = 0.5
 _PRIOR_STEP_S = 0.045
-_RUIN_PROBABILITY = 0.002
+_RUIN_PROBABILITY = 0.0005
 _LARGEST_SLACK_S = 0.5
 _SLOW_DEVIATIONS = 2.0
 _PRIOR_LATENESS_S = 0.001
 _LATENESS_WINDOW = 64
+_OPENING_STEPS = 12
+_OPENING_LEAST_REPLIES = 8
+_OPENING_MEMORY_REPLIES = 30
 _EXTRA_SHARE = 0.07
 _LARGEST_CREDIT_S = 0.1
 
@@ -41,6 +44,7 @@ class PaceModel:
         self._needed_slack_s = 0.0
         self._lateness_s = deque([_PRIOR_LATENESS_S], maxlen=_LATENESS_WINDOW)
         self._credit_s = 0.0
+        self._opening: list[tuple[int, float]] = [(0, 0.0)] * _OPENING_STEPS
 
     @property
     def steps(self) -> int:
@@ -74,8 +78,12 @@ class PaceModel:
         """How late the caller has been at worst for one of the last 64 releases."""
         return max(self._lateness_s)
 
-    def observe_step(self, step_s: float, tokens: int) -> None:
-        """A burst of `tokens` came `step_s` after the one before it."""
+    def observe_step(self, step_s: float, tokens: int, index: int | None = None) -> None:
+        """A burst of `tokens` came `step_s` after the one before it, as number `index` (from 1) of its reply."""
+        if index is not None and index <= _OPENING_STEPS:
+            count, mean_s = self._opening[index - 1]
+            count = min(count + 1, _OPENING_MEMORY_REPLIES)
+            self._opening[index - 1] = (count, mean_s + (self.slo_s * tokens - step_s - mean_s) / count)
         self._steps.append((min(step_s, _LONGEST_STEP_S), tokens))
         self._unseen += 1
         if self._unseen >= _REFRESH_STEPS or self.steps <= _REFRESH_STEPS:
@@ -97,6 +105,17 @@ class PaceModel:
         replies, is kept within 7 % of the starved time that could not be avoided.
         """
         return max(0.0, self._credit_s + least_starved_s * (1 + _EXTRA_SHARE) - starved_s)
+
+    def opening_deficit_s(self, index: int) -> float:
+        """Slack that a reply usually loses after its step `index` before its steps settle; 0 unless replies begin
+        slower than they go on."""
+        lost_s = lowest_s = 0.0
+        for count, mean_s in self._opening[index:]:
+            if count < _OPENING_LEAST_REPLIES:
+                break
+            lost_s += mean_s
+            lowest_s = min(lowest_s, lost_s)
+        return -lowest_s
 
     def _refresh(self) -> None:
         self._unseen = 0

@@ -54,6 +54,7 @@ class Pacer(Generic[T]):
         self._first_arrival = 0.0
         self._last_arrival: float | None = None
         self._step: tuple[float, int] | None = None
+        self._steps = 0
         self._timed = True
         self._came = 0
         self._first_release = 0.0
@@ -126,11 +127,12 @@ class Pacer(Generic[T]):
         else:
             self._commit_step()
             self._step = (now - self._last_arrival, count)
+            self._steps += 1
         self._last_arrival = now
 
     def _commit_step(self) -> None:
         if self._step is not None:
-            self.model.observe_step(*self._step)
+            self.model.observe_step(*self._step, self._steps)
             self._step = None
 
     def _first_due(self, now: float) -> float:
@@ -166,7 +168,8 @@ class Pacer(Generic[T]):
         late_s = now - self._last_release - self._slo_s
         if late_s <= 0 or self.model.is_slow or self._flushed:
             return 0.0
-        return min(self.model.rebuffer_s(self._least_starved_s, self._starved_s + late_s), self._max_hold_s / 2)
+        saved_s = min(self.model.rebuffer_s(self._least_starved_s, self._starved_s + late_s), self._max_hold_s / 2)
+        return max(saved_s, self.model.opening_deficit_s(self._steps))
 
     def _gap(self, now: float) -> float:
         if self._flushed:

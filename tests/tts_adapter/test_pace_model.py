@@ -62,3 +62,15 @@ def test_waiting_is_allowed_within_what_earlier_waits_saved() -> None:
     assert model.rebuffer_s(0.1, 0.1) == pytest.approx(0.042)
     model.settle(0.0, 5.0)
     assert model.rebuffer_s(0.1, 0.1) == 0.0
+
+
+def test_a_slow_opening_is_foreseen_once_replies_have_shown_it() -> None:
+    model = PaceModel()
+    for reply in range(10):
+        assert (model.opening_deficit_s(1) > 0.0) is (reply >= 8)
+        for index in range(1, 30):
+            model.observe_step(0.09 if index <= 4 else 0.03, 2, index)
+    assert model.opening_deficit_s(1) == pytest.approx(3 * 0.05)
+    assert model.opening_deficit_s(3) == pytest.approx(0.05)
+    assert model.opening_deficit_s(4) == 0.0
+    assert model.opening_deficit_s(40) == 0.0
