@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from engine.api import RequestRefused
+from engine.api import EngineDead, RequestRefused
 from engine.step_log import StepLog
 from service.metrics import Metrics
 from service.openai_checks import paced_hold_ms, parse_body
@@ -41,7 +41,7 @@ class LlmEngine(Protocol):
 
     @property
     def client(self) -> Any:
-        """vLLM's `AsyncLLM`; None until started, another one after a restart."""
+        """vLLM's `AsyncLLM`, another one after a restart; raises `EngineDead` while there is none."""
 
     @property
     def step_log(self) -> StepLog:
@@ -95,8 +95,11 @@ class OpenAiApi:
 
     async def _handlers(self) -> ASGIApp | None:
         """The inner app for the engine as it is now, None while it cannot serve."""
-        llm = self._engine.client
-        if llm is None or self._engine.dead or llm.errored:
+        try:
+            llm = self._engine.client
+        except EngineDead:
+            return None
+        if self._engine.dead:
             return None
         async with self._building:
             if self._built is None or self._built[0] is not llm:

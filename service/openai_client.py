@@ -14,7 +14,7 @@ from engine.chat_tokenizer import pieces_for
 from engine.pieces import window_decoder
 from engine.step_log import StepLog
 from service.metrics import StreamMetrics
-from service.openai_checks import Limits, check_sampling
+from service.openai_checks import Limits, check_sampling, mend_sampling
 from service.openai_exchange import Exchange, current_exchange, read
 from service.openai_pacing import Group, paced
 from service.openai_split import ChoiceText, TokenSplitter, WholeTokens
@@ -48,7 +48,7 @@ class OpenAiEngineClient:
         self._numbers = itertools.count()
         self._limits = Limits(
             speculation=llm.vllm_config.speculative_config is not None,
-            vocabulary=llm.model_config.get_vocab_size(),
+            cpu=llm.vllm_config.device_config.device_type == "cpu",
         )
 
     def __getattr__(self, name: str) -> Any:
@@ -73,6 +73,7 @@ class OpenAiEngineClient:
 
         try:
             check_sampling(sampling_params, self._limits)
+            mend_sampling(sampling_params, self._limits)
         except RequestRefused as refused:
             raise VLLMValidationError(refused.reason, parameter=refused.parameter) from None
         known = {name: options[name] for name in _INPUT_OPTIONS if name in options}
