@@ -295,7 +295,7 @@ class Session:
         cut = await self._cancel_turn()
         self._turn = None
         reply = turn.reply
-        if cut or interrupt is not None:
+        if cut or interrupt is not None or self._audio is not None:
             # Also where everything had been sent: the bridge may still be playing it.
             await self._channel.send(ClearAudio(reply.turn_id))
         silent_at = self._loop.time()
