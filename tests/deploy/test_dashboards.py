@@ -1,6 +1,7 @@
 """The dashboards are what the code builds, ask questions, and read metrics that exist."""
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,15 @@ def test_panels_fill_the_grid_without_overlap(board: Board) -> None:
         taken |= cells
         ids.append(panel["id"])
     assert len(ids) == len(set(ids))
+
+
+def test_promtool_can_read_every_query(tmp_path: Path) -> None:
+    queries = [query.filled() for panel in PANELS for query in panel.queries]
+    rules = [{"record": f"query:{number}", "expr": expr} for number, expr in enumerate(queries)]
+    path = tmp_path / "queries.yml"
+    path.write_text(yaml.safe_dump({"groups": [{"name": "queries", "rules": rules}]}))
+    done = subprocess.run(["promtool", "check", "rules", path], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_rules_feed_a_dashboard_or_an_alert() -> None:

@@ -136,7 +136,7 @@ BOARD = Board(
                 Panel(
                     "How busy are the GPUs?",
                     "percent",
-                    "Share of time with any kernel running: near 100 % while replies are generated, and no measure of headroom.",
+                    "Share of time with any kernel running: near 100 % while replies are generated.",
                     (Query("DCGM_FI_DEV_GPU_UTIL", "GPU {{gpu}}"),),
                     needs_gpu=True,
                     width=6,

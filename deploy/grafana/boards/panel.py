@@ -61,4 +61,4 @@ class Board:
 
 def quantile(q: float, metric: str, match: str = JOB, by: str = "le") -> str:
     """The expression of one quantile of a histogram, aggregated by `by`."""
-    return f"histogramquantile({q}, sum by ({by}) (rate({metric}_bucket{{{match}}}[$__rate_interval])))"
+    return f"histogram_quantile({q}, sum by ({by}) (rate({metric}_bucket{{{match}}}[$__rate_interval])))"

@@ -1,0 +1,1 @@
+"""Prometheus: configuration, rules, and a local server to check them with."""
