@@ -19,7 +19,7 @@ _LATENESS_WINDOW = 64
 _OPENING_STEPS = 12
 _OPENING_LEAST_REPLIES = 8
 _OPENING_MEMORY_REPLIES = 30
-_EXTRA_SHARE = 0.07
+_EXTRA_SHARE = 0.085
 _LARGEST_CREDIT_S = 0.1
 
 
@@ -102,7 +102,7 @@ class PaceModel:
         """How long to wait in a gap that is late anyway, so that fewer others become late.
 
         Waiting is free where the time would have been starved later, and lost where not. What was lost, over all
-        replies, is kept within 7 % of the starved time that could not be avoided.
+        replies, is kept within 8.5 % of the starved time that could not be avoided.
         """
         return max(0.0, self._credit_s + least_starved_s * (1 + _EXTRA_SHARE) - starved_s)
 

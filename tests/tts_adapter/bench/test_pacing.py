@@ -8,7 +8,7 @@ from tts_adapter.bench.pacing import outcome_of, run
 from tts_adapter.bench.traces import generated
 from tts_adapter.options import PacingOptions
 
-REPLIES = 80
+REPLIES = 200
 FAST = ["steps-29ms-2.4", "steps-29ms-2.4-correlated", "steps-30ms-2.4-jitter", "steps-20ms-3", "plain-15ms"]
 PUBLISHED = ["l4-published", "l4-published-correlated", "l4-published-jitter"]
 OTHERS = ["l4-published-stalls", "steps-45ms-2.45"]
