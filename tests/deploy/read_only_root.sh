@@ -1,0 +1,36 @@
+# Run by test_images.py in a mount namespace of its own: VENV CACHE. Prints "healthy" when the service answers.
+set -euo pipefail
+venv=$1
+cache=$2
+chown 10001:10001 "$cache"
+# The way to the environment must be open to another user, as it is in an image.
+for folder in "$venv" "$cache"; do
+    while [ "$folder" != / ]; do chmod o+x "$folder"; folder=$(dirname "$folder"); done
+done
+mount --make-rprivate /
+mount --bind "$venv" /opt
+mount --bind "$cache" /mnt
+mount -t tmpfs -o size=1g tmpfs /tmp
+mount -o remount,bind,ro /opt
+mount -o remount,bind,ro /
+if touch /root/probe 2>/dev/null; then echo "the root is writable" >&2; exit 1; fi
+port=18$((RANDOM % 900 + 100))
+run() {
+    setpriv --reuid 10001 --regid 10001 --clear-groups env --ignore-environment \
+        PATH=/opt/bin:/usr/bin:/bin HOME=/mnt XDG_CACHE_HOME=/mnt PYTHONDONTWRITEBYTECODE=1 \
+        VOICEPACE_CACHE_DIR=/mnt/voicepace "$@"
+}
+run python /opt/bin/voicepace serve --port "$port" --scripted.enabled true >/tmp/out 2>&1 &
+service=$!
+for _ in $(seq 120); do
+    if run python -c "import urllib.request as r; r.urlopen('http://127.0.0.1:$port/readyz', timeout=2)" 2>/dev/null; then
+        kill "$service"
+        wait "$service" || { cat /tmp/out >&2; exit 1; }
+        echo healthy
+        exit 0
+    fi
+    kill -0 "$service" 2>/dev/null || break
+    sleep 1
+done
+cat /tmp/out >&2
+exit 1
