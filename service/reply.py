@@ -9,11 +9,15 @@ from engine.api import FinishReason, TokenBurst
 
 @dataclass(frozen=True, slots=True)
 class ReplyToken:
-    """One token on its way out: `index` from 0 within the reply, `burst` the engine step it came in."""
+    """One token on its way out: `index` from 0 within the reply, `burst` the engine step it came in.
+
+    `burst_ms`: when the engine made that step, since the reply was asked for.
+    """
 
     index: int
     text: str
     burst: int
+    burst_ms: float
 
 
 @dataclass(slots=True)
@@ -35,6 +39,7 @@ class Reply:
     first_frame_at: float | None = None
     prompt_tokens: int = 0
     cached_tokens: int = 0
+    _first_core_time_s: float | None = None
     _last_core_time_s: float | None = None
 
     @property
@@ -52,13 +57,17 @@ class Reply:
             return [], None
         gap_s = None if self._last_core_time_s is None else burst.core_time_s - self._last_core_time_s
         self._last_core_time_s = burst.core_time_s
+        if self._first_core_time_s is None:
+            self._first_core_time_s = burst.core_time_s
+        # From the engine's own timestamps, as step gaps are: how long the first one took to reach us shifts all alike.
+        burst_ms = (self.first_burst_at - self.asked_at + burst.core_time_s - self._first_core_time_s) * 1e3
         if gap_s is not None:
             self.step_time_s += gap_s
             self.step_tokens += len(burst.token_ids)
         first = len(self.pieces)
         self.token_ids += burst.token_ids
         self.pieces += burst.pieces
-        tokens = [ReplyToken(first + n, piece, self.bursts) for n, piece in enumerate(burst.pieces)]
+        tokens = [ReplyToken(first + n, piece, self.bursts, burst_ms) for n, piece in enumerate(burst.pieces)]
         self.bursts += 1
         return tokens, gap_s
 

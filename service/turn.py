@@ -117,7 +117,7 @@ class Turn:
             await self._alarm.wait_until(pacer.next_wakeup())
 
     async def _deliver_token(self, token: ReplyToken) -> None:
-        await self._send(SendToken(self.reply.turn_id, token.index, token.text, token.burst))
+        await self._send(SendToken(self.reply.turn_id, token.index, token.text, token.burst, token.burst_ms))
         now = self._loop.time()
         self._observer.token_sent(token, now)
         if self._last_sent_at is None:

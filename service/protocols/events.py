@@ -164,12 +164,16 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class SendToken:
-    """One token of a reply, `index` from 0 within the turn; `burst` is the engine step it came in, from 0."""
+    """One token of a reply, `index` from 0 within the turn; `burst` is the engine step it came in, from 0.
+
+    `burst_ms` is when the engine made that step, since the reply was asked for; None: not told.
+    """
 
     turn_id: int
     index: int
     text: str
     burst: int = 0
+    burst_ms: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -248,9 +248,10 @@ def _event(body: InBody, audio: AudioFormat | None) -> Event:
 
 def _token_frame(command: SendToken) -> str:
     """Written out by hand: it is the one message sent for every token of every call."""
+    made = "" if command.burst_ms is None else f',"burst_ms":{command.burst_ms:.1f}'
     return (
         f'{{"type":"token","turn_id":{command.turn_id},"index":{command.index},'
-        f'"text":{encode_basestring(_sendable(command.text))},"burst":{command.burst}}}'
+        f'"text":{encode_basestring(_sendable(command.text))},"burst":{command.burst}{made}}}'
     )
 
 

@@ -87,7 +87,7 @@ IN_EVENTS: list[Event] = [
 ]
 OUT_COMMANDS: list[Command] = [
     Ready("c-17"),
-    SendToken(3, 2, " open", 1),
+    SendToken(3, 2, " open", 1, 131.4),
     BeginAudio(3),
     ClearAudio(3),
     EndTurn(3, "interrupted", "We open at", {"ttft_ms": 88.2, "first_audio_ms": 190.4, "engine_tit_ms": 16.1}),
