@@ -6,7 +6,7 @@ version, licence, how many files and how large, so that a reader can judge whom 
 
 import re
 from dataclasses import dataclass
-from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from importlib.metadata import Distribution, PackageNotFoundError, PackagePath, distribution
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -63,14 +63,18 @@ def binaries(name: str) -> Binaries | None:
         package = distribution(name)
     except PackageNotFoundError:
         return None
-    # The path of a file in a wheel's record; commands in bin/ that installers make are not part of it.
-    paths = [file for file in package.files or () if _COMPILED.search(str(file)) and not str(file).startswith("..")]
+    paths = [file for file in package.files or () if _COMPILED.search(str(file)) and not _is_script(file)]
     if not paths:
         return None
     sizes = {str(file): file.size or 0 for file in paths}
     weights = sum(size for path, size in sizes.items() if _MODEL.search(path))
     compiled = {path: size for path, size in sizes.items() if not _MODEL.search(path)}
     return Binaries(name, package.version, _licence(package), len(compiled), sum(compiled.values()), weights)
+
+
+def _is_script(file: PackagePath) -> bool:
+    """A command that the installer wrote, a few lines that import the package."""
+    return file.parts[0] == ".." and "bin" in file.parts and (file.size or 0) < 10_000
 
 
 def page() -> str:
