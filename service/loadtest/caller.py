@@ -243,6 +243,8 @@ class SimulatedCall(WSListener):
             if times.ended_s is not None and (left_s := times.playback.left_s(now)) > 0:
                 await self._sleep(now + left_s)
         self._tick(times)
+        if hang_up_s is not None:  # the reply was shorter than the caller's patience
+            return "hung_up"
         return "failed" if times.reason == "error" else None
 
     def _suppose_end(self, times: TurnTimes) -> None:

@@ -4,6 +4,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from pydantic_core import from_json
+
 from service.bridges.bridge import Transcript
 from service.protocols.events import AudioFormat, Encoding, Frame
 
@@ -106,7 +108,7 @@ class NativeLine:
         if isinstance(data, bytes):
             ear.audio(self._turn_id, 1, now)
             return NOTHING
-        message: dict[str, Any] = json.loads(data)
+        message: dict[str, Any] = from_json(data)
         kind = message["type"]
         if kind == "token":
             ear.token(message["turn_id"], message["text"], message["index"], now)

@@ -83,7 +83,7 @@ def _turn(scenario: Scenario, draw: random.Random, hangs_up: bool) -> TurnScript
     think_s, text = draw.uniform(*scenario.think_s), draw.choice(scenario.questions)
     words = text.split()
     cuts = sorted(draw.randint(1, len(words)) for _ in range(scenario.hypotheses))
-    interrupts, after_s = draw.random() < scenario.interrupt_share, draw.uniform(0.1, 1.5)
+    interrupts, after_s = draw.random() < scenario.interrupt_share, draw.uniform(0.1, 1.0)
     return TurnScript(
         think_s,
         text,
