@@ -1,39 +1,39 @@
-"""How the engine core's process comes to life on a CPU: forked from a template that has imported everything already.
+"""How the engine core's process comes to life on a CPU: it stands by with everything imported before it is asked for.
 
 vLLM would start three Python processes one after the other (service, core, worker), each importing vLLM and torch for
-itself; on two cores that is most of the time to ready. Here a template process (multiprocessing's forkserver) imports
-while the service imports, and the core is forked from it in no time, also when it has to be started again after a
-crash. The template runs no thread and no OpenMP region, so forking it is safe.
+itself; on two cores that is most of the time to ready. Here the core's process is started first and imports while the
+service imports; when vLLM then wants to start its core, the waiting process is handed the work. (Forking it from a
+template would be quicker still, but Intel's OpenMP binds the threads of a forked process and spins more: steps took
+more than twice the processor time.)
 
 The core's own failure is handed back as one line (`Fault`), and the core never outlives the service.
 """
 
 import contextlib
-import ctypes
+import importlib
 import logging
-import multiprocessing
 import os
 import signal
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from multiprocessing import forkserver
-from multiprocessing.context import ForkServerContext, ForkServerProcess, SpawnContext, SpawnProcess
+from multiprocessing.connection import Connection, Pipe
+from multiprocessing.context import SpawnContext, SpawnProcess
 from pathlib import Path
 from typing import Any
 
 # What the core imports on its way up. Not numba (n-gram drafting): vLLM walks over all loaded modules when a worker
 # starts and trips over one of llvmlite's.
-_TEMPLATE_IMPORTS = (
+IMPORTS = (
+    "engine.quiet",
     "vllm.v1.engine.core",
     "vllm.v1.worker.cpu_worker",
-    "vllm.v1.executor.multiproc_executor",
     "vllm.v1.attention.backends.cpu_attn",
     "vllm.model_executor.models.llama",
     "engine.cpu_worker",
     "engine.cpu_executor",
 )
-_PR_SET_PDEATHSIG = 1
 
 
 class Fault:
@@ -69,17 +69,6 @@ def one_line(error: BaseException) -> str:
     return lines[0] if lines else type(error).__name__
 
 
-def start_template(environment: Mapping[str, str]) -> None:
-    """Start the template process, or do nothing where it runs; returns at once while it imports.
-
-    Args:
-        environment: what it needs beside this process's own environment, such as `LD_PRELOAD`.
-    """
-    multiprocessing.set_forkserver_preload(list(_TEMPLATE_IMPORTS))
-    with environment_set(environment):
-        forkserver.ensure_running()
-
-
 @contextlib.contextmanager
 def environment_set(environment: Mapping[str, str]) -> Iterator[None]:
     """Set environment variables for a while: processes started meanwhile inherit them."""
@@ -93,42 +82,92 @@ def environment_set(environment: Mapping[str, str]) -> Iterator[None]:
         os.environ.update(before)
 
 
-def context(fault: Fault, environment: Mapping[str, str], *, forked: bool) -> SpawnContext | ForkServerContext:
-    """What vLLM takes for its multiprocessing context when it starts the core.
+class Standby:
+    """A process that waits, imports done, to become the engine core.
 
     Args:
-        fault: where the core leaves the reason of its death.
-        environment: set in the core before it starts.
-        forked: from the template (`start_template`), else from nothing, as vLLM does on a GPU.
+        fault: where it leaves the reason of its death.
+        environment: what it needs beside this process's own, such as `LD_PRELOAD` and the number of threads.
+        imports: modules it loads while it waits.
     """
 
-    service_pid = os.getpid() if forked else None
+    def __init__(self, fault: Fault, environment: Mapping[str, str], imports: tuple[str, ...] = IMPORTS) -> None:
+        self._ours, theirs = Pipe()
+        self.process = SpawnProcess(target=_stand_by, name="EngineCore", args=(theirs, fault, imports), daemon=True)
+        with environment_set(environment):
+            self.process.start()
+        # Only the process itself may keep its end: then either side sees at once that the other has gone.
+        theirs.close()
 
-    def wrapped(options: dict[str, Any]) -> dict[str, Any]:
-        return {**options, "target": _run, "args": (options["target"], fault, dict(environment), service_pid)}
+    def hand_over(self, target: Callable[..., None], kwargs: Mapping[str, Any]) -> None:
+        """Have the process run `target(**kwargs)`; at most once."""
+        self._ours.send((target, kwargs))
 
-    if forked:
-
-        class Forked(ForkServerContext):
-            def Process(self, **options: Any) -> ForkServerProcess:  # type: ignore[override]
-                return ForkServerProcess(**wrapped(options))
-
-        return Forked()
-
-    class Spawned(SpawnContext):
-        def Process(self, **options: Any) -> SpawnProcess:  # type: ignore[override]
-            return SpawnProcess(**wrapped(options))
-
-    return Spawned()
+    def give_up(self) -> None:
+        """End the process, whatever it does."""
+        self._ours.close()
+        self.process.kill()
+        self.process.join()
 
 
-def _run(
-    target: Callable[..., None], fault: Fault, environment: Mapping[str, str], service_pid: int | None, **kwargs: Any
-) -> None:
-    """The core process: run vLLM's own entry point and leave one line where it fails."""
-    if service_pid is not None:
-        _die_with(service_pid)
-    os.environ.update(environment)
+class StandbyContext(SpawnContext):
+    """What vLLM takes for its multiprocessing context when it starts the core: one process, which is there already."""
+
+    def __init__(self, standby: Standby) -> None:
+        self._standby = standby
+
+    def Process(self, *, target: Callable[..., None], name: str, kwargs: Mapping[str, Any]) -> Any:  # type: ignore[override]
+        """A process object whose `start` hands the work over."""
+        return _Waiting(self._standby, target, kwargs)
+
+
+class _Waiting:
+    """Passes for a `multiprocessing` process that has not been started."""
+
+    def __init__(self, standby: Standby, target: Callable[..., None], kwargs: Mapping[str, Any]) -> None:
+        self._standby, self._target, self._kwargs = standby, target, kwargs
+
+    def start(self) -> None:
+        self._standby.hand_over(self._target, self._kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._standby.process, name)
+
+
+class GuardedContext(SpawnContext):
+    """Spawns as vLLM does, but the core leaves the reason where it fails."""
+
+    def __init__(self, fault: Fault) -> None:
+        self._fault = fault
+
+    def Process(self, *, target: Callable[..., None], name: str, kwargs: Mapping[str, Any]) -> Any:  # type: ignore[override]
+        """A process that runs `target` and notes its failure."""
+        return SpawnProcess(target=_run, name=name, args=(self._fault, target), kwargs=kwargs)
+
+
+def _stand_by(connection: Connection, fault: Fault, imports: tuple[str, ...]) -> None:
+    try:
+        for module in imports:
+            importlib.import_module(module)
+        target, kwargs = connection.recv()
+    except EOFError:
+        return
+    except Exception as error:
+        fault.write(error)
+        sys.exit(1)
+    threading.Thread(target=_end_with_the_service, args=(connection,), name="service-watch", daemon=True).start()
+    _run(fault, target, **kwargs)
+
+
+def _end_with_the_service(connection: Connection) -> None:
+    """The pipe closes when the service ends, however it ends."""
+    with contextlib.suppress(EOFError, OSError):
+        connection.recv()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _run(fault: Fault, target: Callable[..., None], **kwargs: Any) -> None:
+    """Run vLLM's own entry point and leave one line where it fails."""
     # Deprecations inside vLLM and torch, and a start that fails: both are for developers; `fault` has the reason.
     warnings.filterwarnings("ignore")
     logging.getLogger("vllm.v1.engine.core").addFilter(lambda record: "failed to start" not in str(record.msg))
@@ -137,14 +176,3 @@ def _run(
     except Exception as error:
         fault.write(error)
         sys.exit(1)
-
-
-def _die_with(service_pid: int) -> None:
-    """Have the kernel end this process when the template ends, which it does with the service, however that ends.
-
-    Only for forked cores: the signal follows the parent's *thread*, and the template has but one.
-    """
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if not Path(f"/proc/{service_pid}").exists():
-            sys.exit(1)

@@ -16,7 +16,7 @@ from typing import Any
 from engine import embedded_model, openmp
 from engine.api import EngineStartError
 from engine.arguments import vllm_arguments
-from engine.core_process import Fault, context, environment_set, one_line, start_template
+from engine.core_process import Fault, GuardedContext, Standby, StandbyContext, environment_set, one_line
 from engine.hardware import CpuFacts, available_memory_bytes, read_cpu
 from engine.options import EngineOptions
 
@@ -82,37 +82,40 @@ class Launcher:
             check_before_start(options, cpu, model)
             self.progress("loading the engine")
             self.fault.clear()
-            if cpu is not None:
+            standby = None
+            if cpu is not None and options.tensor_parallel_size == 1:
                 # Now, so that it imports while this process does.
-                start_template(environment | openmp.thread_environment(cpu.cores, options.cpu_threads))
+                threads = openmp.thread_environment(cpu.cores, options.cpu_threads)
+                standby = Standby(self.fault, environment | threads)
             try:
-                return _async_llm(vllm_arguments(options, cpu, model), cpu, options, self.fault)
+                context = GuardedContext(self.fault) if standby is None else StandbyContext(standby)
+                return _async_llm(vllm_arguments(options, cpu, model), options, context)
             except Exception as error:
+                if standby is not None:
+                    standby.give_up()
                 raise EngineStartError(f"engine: {self.fault.read() or _reason(error)}") from error
 
 
-def _async_llm(arguments: dict[str, Any], cpu: CpuFacts | None, options: EngineOptions, fault: Fault) -> Any:
+def _async_llm(arguments: dict[str, Any], options: EngineOptions, context: Any) -> Any:
     """Import vLLM and build the client; returns when the core says it is ready."""
+    logging.getLogger("vllm").setLevel(options.vllm_log_level.upper())
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.v1.engine import utils as core_launch
     from vllm.v1.engine.async_llm import AsyncLLM
     from vllm.v1.executor.abstract import Executor
 
-    logging.getLogger("vllm").setLevel(options.vllm_log_level.upper())
     config = AsyncEngineArgs(**arguments).create_engine_config()
-    core_environment = {} if cpu is None else openmp.thread_environment(cpu.cores, options.cpu_threads)
-    forked = cpu is not None and options.tensor_parallel_size == 1
-    with _core_context(core_launch, lambda: context(fault, core_environment, forked=forked)):
+    with _core_context(core_launch, context):
         return AsyncLLM(
             vllm_config=config, executor_class=Executor.get_class(config), log_requests=False, log_stats=True
         )
 
 
 @contextmanager
-def _core_context(core_launch: Any, make_context: Callable[[], Any]) -> Iterator[None]:
+def _core_context(core_launch: Any, context: Any) -> Iterator[None]:
     """vLLM asks a function of its own module for the multiprocessing context; answer for it while the core starts."""
     theirs = core_launch.get_mp_context
-    core_launch.get_mp_context = make_context
+    core_launch.get_mp_context = lambda: context
     try:
         yield
     finally:

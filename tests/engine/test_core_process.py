@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.core_process import Fault, context, environment_set, one_line
+from engine.core_process import Fault, GuardedContext, Standby, StandbyContext, environment_set, one_line
 
 
 def fail(reason: str) -> None:
@@ -23,7 +23,7 @@ def sleep_for_ever() -> None:
 
 def test_a_process_that_fails_leaves_one_line(tmp_path: Path) -> None:
     fault = Fault(tmp_path / "fault")
-    process = context(fault, {}, forked=False).Process(target=fail, name="core", kwargs={"reason": "too small\nmore"})
+    process = GuardedContext(fault).Process(target=fail, name="core", kwargs={"reason": "too small\nmore"})
     process.start()
     process.join()
     assert process.exitcode == 1
@@ -32,21 +32,9 @@ def test_a_process_that_fails_leaves_one_line(tmp_path: Path) -> None:
     assert fault.read() is None
 
 
-def test_the_environment_is_set_in_the_process_alone(tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    started = context(Fault(tmp_path / "fault"), {"OMP_NUM_THREADS": "7"}, forked=False).Process(
-        target=report, name="core", kwargs={"path": str(out)}
-    )
-    started.start()
-    started.join()
-    assert started.exitcode == 0
-    assert out.read_text() == "7"
-    assert os.environ.get("OMP_NUM_THREADS") != "7"
-
-
 def test_a_process_that_is_killed_leaves_no_reason(tmp_path: Path) -> None:
     fault = Fault(tmp_path / "fault")
-    process = context(fault, {}, forked=False).Process(target=sleep_for_ever, name="core", kwargs={})
+    process = GuardedContext(fault).Process(target=sleep_for_ever, name="core", kwargs={})
     process.start()
     process.kill()
     assert multiprocessing.connection.wait([process.sentinel], timeout=60)
@@ -70,3 +58,27 @@ def test_the_environment_comes_back_as_it_was(monkeypatch: pytest.MonkeyPatch) -
 )
 def test_the_first_line_of_an_error_is_its_reason(error: Exception, line: str) -> None:
     assert one_line(error) == line
+
+
+def test_a_process_that_stands_by_is_handed_the_work(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    standby = Standby(Fault(tmp_path / "fault"), {"OMP_NUM_THREADS": "7"}, imports=("json",))
+    process = StandbyContext(standby).Process(target=report, name="core", kwargs={"path": str(out)})
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+    assert out.read_text() == "7"
+    assert os.environ.get("OMP_NUM_THREADS") != "7"
+
+
+def test_a_process_that_stands_by_can_be_given_up(tmp_path: Path) -> None:
+    standby = Standby(Fault(tmp_path / "fault"), {}, imports=("json",))
+    standby.give_up()
+    assert not standby.process.is_alive()
+
+
+def test_what_cannot_be_imported_is_the_reason(tmp_path: Path) -> None:
+    fault = Fault(tmp_path / "fault")
+    standby = Standby(fault, {}, imports=("no_such_module_at_all",))
+    standby.process.join()
+    assert fault.read() == "No module named 'no_such_module_at_all'"
