@@ -183,7 +183,6 @@ def run(options: ProcessOptions, load: Callable[[], Synthesis], incoming: Binary
         outgoing.write(frame.encode())
         outgoing.flush()
 
-    os.nice(options.nice)
     if options.cpus:
         os.sched_setaffinity(0, options.cpus)
     try:
@@ -194,6 +193,8 @@ def run(options: ProcessOptions, load: Callable[[], Synthesis], incoming: Binary
     except Exception as error:  # Reported in one line; without a model there is nothing else to do here.
         send(Frame(UNUSABLE, payload=f"{type(error).__name__}: {error}".encode()))
         return
+    # Not before: a busy machine would keep a nice process from ever loading.
+    os.nice(options.nice)
     send(Frame(READY, payload=str(synthesis.sample_rate_hz).encode()))
     # Bounded by the service, which lets few segments of an utterance wait.
     frames: queue.Queue[Frame] = queue.Queue()
