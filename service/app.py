@@ -3,22 +3,23 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import cast
 from importlib.metadata import version
+from typing import cast
 
 from fastapi import FastAPI, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from engine.api import Engine
-from service import openai_api, transcripts
+from service import console_page, openai_api, transcripts
 from service.admission import Admission
 from service.calls import Calls
 from service.credentials import BearerOnly, Credentials
+from service.equipment import Equipment
 from service.gateway import Gateway
 from service.lifecycle import Lifecycle, State
 from service.metrics import Metrics
-from service.session import Equipment
 from service.settings import Settings
+from service.speech_detector import SpeechModel
 from tts_adapter.pace_model import PaceModel
 from tts_adapter.voice import Voice
 
@@ -63,7 +64,9 @@ def create_app(
         objective_ratio=server.objective_ratio,
     )
     lifecycle = Lifecycle(engine, voice, metrics, announce)
-    equipment = Equipment(engine, voice, settings, metrics, calls, PaceModel(settings.pacing.slo_ms / 1000))
+    pace_model = PaceModel(settings.pacing.slo_ms / 1000)
+    speech_model = SpeechModel() if settings.listen.vad else None
+    equipment = Equipment(engine, voice, settings, metrics, calls, pace_model, speech_model)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -78,6 +81,7 @@ def create_app(
     credentials = Credentials(settings.auth)
     app.add_middleware(BearerOnly, credentials=credentials)
     transcripts.mount(app, calls)
+    console_page.mount(app)
     Gateway(equipment, lifecycle, credentials).mount(app)
     if hasattr(type(engine), "client"):  # the scripted engine has none to put the handlers on
         openai_api.mount(app, cast(openai_api.LlmEngine, engine), settings, metrics)

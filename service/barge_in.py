@@ -78,7 +78,13 @@ class BargeIn:
         self._counts = False
         self._speech_ms = 0.0
         self._silence_ms = 0.0
+        self._worded = False  # words have come of the speech under way
         self._words_due_at: float | None = None
+
+    @property
+    def undecided(self) -> bool:
+        """True while a sound is suspected to be speech, or speech is under way: only more audio can settle it."""
+        return self._began_at is not None
 
     @property
     def speaking(self) -> bool:
@@ -99,6 +105,7 @@ class BargeIn:
     def words(self) -> None:
         """The recogniser has brought words: what was heard was speech indeed."""
         self._words_due_at = None
+        self._worded = self._counts
 
     def due(self, now: float) -> list[BargeInFact]:
         """What time alone has decided."""
@@ -119,7 +126,7 @@ class BargeIn:
         self._silence_ms = 0.0
         self._speech_ms += chunk_ms
         if not self._counts and self._speech_ms >= self._options.min_speech_ms:
-            self._counts = True
+            self._counts, self._worded = True, False
             self._words_due_at = None
             facts.append(SpeechStarted(self._began_at))
         return facts
@@ -133,5 +140,6 @@ class BargeIn:
         self._began_at, self._counts, self._silence_ms = None, False, 0.0
         if not counted:
             return [FalseAlarm()]
-        self._words_due_at = now + self._options.no_words_ms / 1000
+        if not self._worded:
+            self._words_due_at = now + self._options.no_words_ms / 1000
         return [SpeechEnded(ended_at)]

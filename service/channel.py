@@ -24,16 +24,20 @@ class Channel:
         self._send_timeout_s = send_timeout_s
         self._loop = asyncio.get_running_loop()
         self._gone = False
+        self._held_by: set[str] = set()
         self._open = asyncio.Event()
         self._open.set()
 
-    def pause(self) -> None:
-        """The bridge's buffer is full: tokens and audio wait, everything else still leaves."""
+    def pause(self, by: str = "bridge") -> None:
+        """Tokens and audio wait, everything else still leaves: the bridge's buffer is full, or the caller makes a sound."""
+        self._held_by.add(by)
         self._open.clear()
 
-    def resume(self) -> None:
-        """The bridge takes tokens and audio again."""
-        self._open.set()
+    def resume(self, by: str = "bridge") -> None:
+        """One reason to wait is gone. Tokens and audio leave again once there is none."""
+        self._held_by.discard(by)
+        if not self._held_by:
+            self._open.set()
 
     async def send(self, command: Command) -> bool:
         """Send one command; False where the dialect cannot say it. Returns once the socket has taken every frame.
@@ -42,7 +46,8 @@ class Channel:
             CallLost: the peer has gone, or took nothing for the time allowed.
         """
         if isinstance(command, SendToken | SendAudio):
-            await self._open.wait()
+            while not self._open.is_set():  # it may be held again before this task has run
+                await self._open.wait()
         frames = self._dialect.send(command, self._loop.time())
         await self.send_frames(frames)
         return bool(frames)

@@ -45,6 +45,7 @@ class Conversation:
         self._base: list[int] = []
         self._unanswered: list[str] = []
         self._prompt: list[int] = []
+        self._going_on = False
 
     @property
     def exchanges(self) -> tuple[Exchange, ...]:
@@ -57,6 +58,7 @@ class Conversation:
         Raises:
             PromptTooLong: and the history is as it was before.
         """
+        self._going_on = False
         self._unanswered.append(text)
         self._prompt = self._base + self._turn_ids(self._user_text())
         while len(self._prompt) > self._max_prompt_tokens and self._exchanges:
@@ -64,6 +66,19 @@ class Conversation:
         if len(self._prompt) > self._max_prompt_tokens:
             self._unanswered.pop()
             raise PromptTooLong
+        return tuple(self._prompt)
+
+    def go_on(self) -> tuple[int, ...] | None:
+        """The ids of a prompt that takes the last reply up where it was last heard, or anew where nothing of it was.
+
+        None where there is nothing to go on with, or no room for more.
+        """
+        if self._unanswered or not self._exchanges:
+            return tuple(self._prompt) or None
+        if len(self._base) > self._max_prompt_tokens:
+            return None
+        self._going_on = True
+        self._prompt = list(self._base)
         return tuple(self._prompt)
 
     def preview(self, text: str, heard_ids: Sequence[int]) -> tuple[int, ...]:
@@ -89,8 +104,12 @@ class Conversation:
         content = self._content(heard_ids)
         if not content:
             return
-        self._exchanges.append(Exchange(self._user_text(), tuple(content)))
-        self._unanswered = []
+        if self._going_on:
+            before = self._exchanges.pop()
+            self._exchanges.append(Exchange(before.user, before.reply_ids + tuple(content)))
+        else:
+            self._exchanges.append(Exchange(self._user_text(), tuple(content)))
+            self._unanswered = []
         self._base = self._prompt + content
 
     def _content(self, heard_ids: Sequence[int]) -> list[int]:

@@ -10,10 +10,11 @@ from starlette.websockets import WebSocketState
 from service.calls import Refused
 from service.channel import Channel
 from service.credentials import Credentials
+from service.equipment import Equipment
 from service.lifecycle import Lifecycle
 from service.protocols.catalog import CATALOG, DialectEntry
 from service.protocols.events import Frame
-from service.session import Equipment, Session
+from service.session import Session
 
 logger = logging.getLogger("voicepace.gateway")
 

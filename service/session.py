@@ -8,14 +8,13 @@ caller next speaks (or interrupts), and only that enters the history.
 import asyncio
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from dataclasses import dataclass
 from typing import Literal, assert_never
 
-from engine.api import Engine, EngineDead, GenerateRequest, RequestRefused, Sampling, TokenBurst
-from service.calls import Calls
+from engine.api import EngineDead, GenerateRequest, RequestRefused, Sampling, TokenBurst
 from service.channel import CallLost, Channel
 from service.conversation import Conversation, PromptTooLong
-from service.metrics import Metrics
+from service.equipment import Equipment
+from service.hearing import Hearing
 from service.playback_ledger import PlaybackLedger
 from service.prewarm import Prewarm
 from service.protocols.events import (
@@ -45,26 +44,11 @@ from service.protocols.events import (
 from service.protocols.events import Reply as ProtocolReply
 from service.rate_limit import RateLimit
 from service.reply import Reply, ReplyToken
-from service.settings import Settings
 from service.speech import SentFrame, Speech
 from service.turn import Turn
-from tts_adapter.pace_model import PaceModel
 from tts_adapter.pacer import Pacer
-from tts_adapter.voice import Voice
 
 Receive = Callable[[], Awaitable[Frame | None]]
-
-
-@dataclass(frozen=True, slots=True)
-class Equipment:
-    """What every call of a service shares."""
-
-    engine: Engine
-    voice: Voice | None
-    settings: Settings
-    metrics: Metrics
-    calls: Calls
-    pace_model: PaceModel
 
 
 class Session:
@@ -87,10 +71,13 @@ class Session:
         self._ledger = PlaybackLedger(reports_position=False, speaking_rate_wpm=rate_wpm)
         self._conversation: Conversation | None = None
         self._prewarm: Prewarm | None = None
+        self._hearing: Hearing | None = None
         self._audio: AudioFormat | None = None
         self._turn: Turn | None = None
         self._turn_task: asyncio.Task[None] | None = None
         self._greeting = False
+        self._cut_short = False  # the last reply ended before it was heard to its end
+        self._ended = False
         self._turns = 0
         self._digits = ""
         self._limit: asyncio.Timeout | None = None
@@ -102,13 +89,14 @@ class Session:
         self._metrics.calls.inc()
         try:
             async with asyncio.TaskGroup() as self._tasks:
-                await self._receive(receive)
-                await self._cancel_turn()
-                if self._prewarm is not None:
-                    await self._prewarm.stop()
+                peer_left = await self._receive(receive)
+                await self._stop()
+                if not peer_left and self._end_reason != "ended_by_peer":
+                    await self._channel.send(HangUp(self._end_reason or "done"))
         except* CallLost:
             pass
         finally:
+            self._ended = True
             self._metrics.calls.dec()
             if self.call_id is not None:
                 self._shared.calls.leave(self.call_id)
@@ -120,12 +108,38 @@ class Session:
             self._limit.reschedule(self._loop.time())
 
     async def take(self, events: list[Event]) -> None:
-        """Handle events in order. Several sources may call this; each batch is handled as one."""
-        async with self._lock:
-            for event in events:
-                await self._handle(event)
+        """Handle events in order. Several sources may call this; each batch is handled as one.
 
-    async def _receive(self, receive: Receive) -> None:
+        Raises:
+            CallLost: the peer has gone, or takes no data.
+        """
+        async with self._lock:
+            if not self._ended:
+                for event in events:
+                    await self._handle(event)
+
+    async def go_on(self) -> None:
+        """A sound ended the last reply, but no words came of it: take the reply up where it was heard to."""
+        async with self._lock:
+            if self._ended or not self._cut_short or self._conversation is None:
+                return
+            self._cut_short = False
+            prompt = self._conversation.go_on()
+            if prompt is not None:
+                self._begin_turn(self._generate(prompt))
+
+    async def _stop(self) -> None:
+        """Nothing is taken or sent any more, and nothing is left running."""
+        if self._hearing is not None:
+            await self._hearing.stop()
+        async with self._lock:
+            self._ended = True
+            await self._cancel_turn()
+            if self._prewarm is not None:
+                await self._prewarm.stop()
+
+    async def _receive(self, receive: Receive) -> bool:
+        """Until the call ends; True where the peer has closed."""
         server = self._shared.settings.server
         rate = RateLimit(server.max_messages_per_s)
         try:
@@ -134,22 +148,23 @@ class Session:
                     async with asyncio.timeout(server.idle_timeout_s):
                         data = await receive()
                     if data is None:
-                        return
+                        return True
                     if not rate.allows(self._loop.time()):
                         self._end_reason = "too_many_messages"
                         break
                     await self.take(self._dialect.receive(data, self._loop.time()))
         except TimeoutError:
-            pass
-        await self._cancel_turn()
-        if self._end_reason != "ended_by_peer":
-            await self._channel.send(HangUp(self._end_reason or "time_limit"))
+            if self._end_reason is None:
+                self._end_reason = "time_limit" if self._limit.expired() else "idle"
+        return False
 
     async def _handle(self, event: Event) -> None:
         match event:
             case CallStarted():
                 await self._start(event)
             case UserText(text, final):
+                if self._hearing is not None:
+                    self._hearing.words()
                 await (self._answer(text) if final else self._read_ahead(text))
             case Interrupted():
                 await self._settle(event)
@@ -176,8 +191,9 @@ class Session:
                 await self._channel.send_frames(frames)
             case ToolResult():
                 await self._channel.send(Fault("no_tool_call", "no tool call is waiting for a result", "tool_call_id"))
-            case CallerAudio():
-                pass
+            case CallerAudio(payload):
+                if self._hearing is not None:
+                    self._hearing.hear(payload)
             case _:
                 assert_never(event)
 
@@ -199,6 +215,10 @@ class Session:
         if self._audio is not None and self._shared.voice is None:
             await self._channel.send(Fault("no_voice", "this service runs without a voice", "audio"))
             self._audio = None
+        if started.audio is not None:
+            surface = self._dialect.surface
+            self._hearing = Hearing(self, self._channel, self._shared, surface, self.call_id, started.audio)
+            self._hearing.start(self._tasks)
         if started.greeting:
             self._greeting = True
             self._begin_turn(self._spoken(started.greeting))
@@ -215,6 +235,7 @@ class Session:
         if self._prewarm is not None:
             await self._prewarm.stop()
         await self._settle(None)
+        self._cut_short = False
         conversation = self._conversation
         if conversation is None:
             await self._channel.send(Fault("not_started", "the call has not been started", "type"))
@@ -224,12 +245,15 @@ class Session:
             self._digits = ""
         if not text.strip():
             return
-        options = self._shared.settings.conversation
         try:
             prompt = conversation.ask(text)
         except PromptTooLong:
             await self._channel.send(Fault("too_long", "longer than the model can read", "text"))
             return
+        self._begin_turn(self._generate(prompt))
+
+    def _generate(self, prompt: tuple[int, ...]) -> AsyncGenerator[TokenBurst, None]:
+        options = self._shared.settings.conversation
         sampling = Sampling(
             max_tokens=options.max_reply_tokens,
             temperature=options.temperature,
@@ -237,7 +261,7 @@ class Session:
             repetition_penalty=options.repetition_penalty,
         )
         request = GenerateRequest(f"{self.call_id}-{self._turns}", prompt, sampling)
-        self._begin_turn(self._shared.engine.generate(request))
+        return self._shared.engine.generate(request)
 
     async def _spoken(self, text: str) -> AsyncGenerator[TokenBurst, None]:
         """A text of our own as a reply: one token per word, so that what was heard of it can be kept."""
@@ -300,6 +324,7 @@ class Session:
             await self._channel.send(ClearAudio(reply.turn_id))
         silent_at = self._loop.time()
         heard_chars = self._heard_chars(reply, cut, interrupt, silent_at)
+        self._cut_short = heard_chars < len(reply.text) and not self._greeting
         self._remember(reply, heard_chars)
         if cut:
             closed_at = turn.engine_closed_at

@@ -8,13 +8,15 @@ import json
 import os
 import tomllib
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 
 from engine.options import EngineOptions
 from engine.profiles import PROFILES
+from service.barge_in import BargeInOptions
 from tts_adapter.options import PacingOptions, SpeechOptions
 from tts_adapter.voices.options import VoiceOptions
 
@@ -114,6 +116,24 @@ class ConversationOptions(Section):
     )
 
 
+class ListenOptions(BargeInOptions):
+    """What is done with the caller's audio."""
+
+    vad: bool = Field(
+        False, description="Speech in the caller's audio interrupts the reply on bridges that do not say so themselves."
+    )
+    recogniser_url: str | None = Field(
+        None, pattern="^wss?://", description="WebSocket of a recogniser that gets the caller's audio of every call."
+    )
+    recogniser_key: SecretStr | None = Field(None, description="Bearer key for the recogniser.")
+
+    @model_validator(mode="after")
+    def _needs_its_extra(self) -> Self:
+        if self.vad and not (find_spec("silero_vad") and find_spec("onnxruntime")):
+            raise ValueError("vad needs packages that are not installed: install voicepace[vad]")
+        return self
+
+
 class OpenAIOptions(Section):
     """The OpenAI-compatible endpoints."""
 
@@ -149,6 +169,7 @@ class Settings(Section):
     server: ServerOptions = ServerOptions()
     auth: AuthOptions = AuthOptions()
     conversation: ConversationOptions = ConversationOptions()
+    listen: ListenOptions = ListenOptions()
     pacing: PacingOptions = PacingOptions()
     speech: SpeechOptions = SpeechOptions()
     voice: VoiceOptions = VoiceOptions()

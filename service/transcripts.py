@@ -6,6 +6,7 @@ from fastapi import FastAPI, HTTPException, Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from service.calls import Calls
+from service.channel import CallLost
 from service.protocols.events import UserText
 
 
@@ -27,5 +28,9 @@ def mount(app: FastAPI, calls: Calls) -> None:
         session = calls.find(call_id)
         if session is None:
             raise HTTPException(404, "there is no such call")
-        await session.take([UserText(body.text, body.final, body.language)])
+        try:
+            await session.take([UserText(body.text, body.final, body.language)])
+        except CallLost:
+            session.hang_up("lost")
+            raise HTTPException(404, "the call has just been lost") from None
         return {"call_id": call_id}

@@ -1,0 +1,24 @@
+"""What every call of a service shares."""
+
+from dataclasses import dataclass
+
+from engine.api import Engine
+from service.calls import Calls
+from service.metrics import Metrics
+from service.settings import Settings
+from service.speech_detector import SpeechModel
+from tts_adapter.pace_model import PaceModel
+from tts_adapter.voice import Voice
+
+
+@dataclass(frozen=True, slots=True)
+class Equipment:
+    """Engine, voice, settings and books of one service. `speech_model` None: callers are not listened to."""
+
+    engine: Engine
+    voice: Voice | None
+    settings: Settings
+    metrics: Metrics
+    calls: Calls
+    pace_model: PaceModel
+    speech_model: SpeechModel | None = None
