@@ -52,9 +52,9 @@ def run(args: argparse.Namespace) -> int:
 
 def serve(settings: Settings, listener: socket.socket) -> int:
     """Run the service on a bound socket; 0 after an orderly end, 1 where it could not start."""
-    import uvloop
+    from service.event_loop import PreciseLoop
 
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with asyncio.Runner(loop_factory=PreciseLoop) as runner:
         return runner.run(_serve(settings, listener))
 
 

@@ -6,10 +6,9 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-import uvloop
-
 from engine.api import Engine
 from service.app import Service, create_app
+from service.event_loop import PreciseLoop
 from service.metrics import Metrics
 from service.server import listen, web_server
 from service.settings import Settings
@@ -59,7 +58,7 @@ def running_service(
         await server.serve([listener])
 
     def main() -> None:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        with asyncio.Runner(loop_factory=PreciseLoop) as runner:
             runner.run(serve())
 
     thread = threading.Thread(target=main, name="service")
