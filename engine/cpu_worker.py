@@ -11,6 +11,8 @@ from typing import Any
 from vllm.v1.worker import cpu_worker
 from vllm.v1.worker.cpu_model_runner import CPUModelRunner
 
+from engine import cpu_sampling
+
 
 class SeedSafeCPUModelRunner(CPUModelRunner):  # type: ignore[misc]
     """Overrides the two methods between which a discarded sample is drawn and undone."""
@@ -38,10 +40,11 @@ class SeedSafeCPUModelRunner(CPUModelRunner):  # type: ignore[misc]
 
 
 class VoicepaceCPUWorker(cpu_worker.CPUWorker):  # type: ignore[misc]
-    """vLLM's worker with our model runner."""
+    """vLLM's worker with our model runner and sampler."""
 
     def init_device(self) -> None:
         """As vLLM's, which takes the runner's class from a global of its module and offers no other way."""
+        cpu_sampling.install()
         theirs = cpu_worker.CPUModelRunner
         cpu_worker.CPUModelRunner = SeedSafeCPUModelRunner
         try:

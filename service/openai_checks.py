@@ -22,8 +22,6 @@ MAX_CHOICES = 128
 
 MAX_FIRST_HOLD_MS = 2000.0
 MIN_P_EPSILON = 1e-5
-LARGEST_TOP_P = 1 - 2**-24
-"""The largest number under 1 in single precision."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +30,9 @@ class Limits:
 
     Attributes:
         speculation: whether drafts are verified; the sampler then lacks some parameters.
-        cpu: whether it runs on the CPU.
     """
 
     speculation: bool
-    cpu: bool
 
 
 def parse_body(body: bytes) -> dict[str, Any]:
@@ -110,13 +106,3 @@ def check_sampling(params: Any, limits: Limits) -> None:
     for name in ("kv_transfer_params", "ec_transfer_params"):
         if not isinstance((params.extra_args or {}).get(name, {}), dict):
             raise RequestRefused(f"vllm_xargs.{name}", "must be an object")
-
-
-def mend_sampling(params: Any, limits: Limits) -> None:
-    """Change what ends the engine's process into what samples the same tokens.
-
-    A step without drafts (every prompt's first one) has no rows for the rejection sampler, and on the CPU vLLM takes the
-    largest `top_k` of those none. It does not where `top_p` is set as well; the value put here cuts nothing off.
-    """
-    if limits.cpu and limits.speculation and params.top_k > 0 and params.top_p >= 1.0:
-        params.top_p = LARGEST_TOP_P

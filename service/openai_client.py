@@ -14,7 +14,7 @@ from engine.chat_tokenizer import pieces_for
 from engine.pieces import window_decoder
 from engine.step_log import StepLog
 from service.metrics import StreamMetrics
-from service.openai_checks import Limits, check_sampling, mend_sampling
+from service.openai_checks import Limits, check_sampling
 from service.openai_exchange import Exchange, current_exchange, read
 from service.openai_pacing import Group, paced
 from service.openai_split import ChoiceText, TokenSplitter, WholeTokens
@@ -46,10 +46,7 @@ class OpenAiEngineClient:
         self._pace_model = PaceModel(pacing.slo_ms / 1000)
         self._split_bursts = split_bursts
         self._numbers = itertools.count()
-        self._limits = Limits(
-            speculation=llm.vllm_config.speculative_config is not None,
-            cpu=llm.vllm_config.device_config.device_type == "cpu",
-        )
+        self._limits = Limits(speculation=llm.vllm_config.speculative_config is not None)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._llm, name)
@@ -73,7 +70,6 @@ class OpenAiEngineClient:
 
         try:
             check_sampling(sampling_params, self._limits)
-            mend_sampling(sampling_params, self._limits)
         except RequestRefused as refused:
             raise VLLMValidationError(refused.reason, parameter=refused.parameter) from None
         known = {name: options[name] for name in _INPUT_OPTIONS if name in options}

@@ -182,6 +182,15 @@ async def test_a_stop_string_is_never_seen_and_no_chunk_ends_inside_a_token(serv
     assert words <= set(free.split()), "a piece of a word left by itself"
 
 
+@pytest.mark.parametrize("almost_greedy", [{"temperature": 1, "top_k": 1}, {"temperature": 0.01}, {"top_p": 1e-6}])
+async def test_sampling_limits_hold_for_drafted_tokens_too(server: Server, almost_greedy: dict[str, Any]) -> None:
+    """With these only the likeliest token is left, so sampling says what greedy decoding says."""
+    body = {"prompt": COUNTING, "max_tokens": 32, "temperature": 1}
+    greedy = await server.post("/v1/completions", body | {"temperature": 0})
+    sampled = await server.post("/v1/completions", body | almost_greedy)
+    assert sampled.json()["choices"][0]["text"] == greedy.json()["choices"][0]["text"]
+
+
 async def test_seeds_repeat_and_choices_differ(server: Server) -> None:
     async with server.client() as client:
         asked: dict[str, Any] = {"model": "demo", "prompt": "My name is", "max_tokens": 12, "temperature": 1, "n": 2}

@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from engine.api import RequestRefused
-from service.openai_checks import Limits, check_sampling, mend_sampling, paced_hold_ms, parse_body
+from service.openai_checks import Limits, check_sampling, paced_hold_ms, parse_body
 
-PLAIN = Limits(speculation=False, cpu=True)
-SPECULATING = Limits(speculation=True, cpu=True)
+PLAIN = Limits(speculation=False)
+SPECULATING = Limits(speculation=True)
 
 
 def params(**changes: Any) -> Any:
-    defaults = {"n": 1, "min_p": 0.0, "logit_bias": None, "extra_args": None, "top_k": 0, "top_p": 1.0}
+    defaults = {"n": 1, "min_p": 0.0, "logit_bias": None, "extra_args": None}
     return SimpleNamespace(**{**defaults, **changes})
 
 
@@ -86,13 +86,3 @@ def test_without_speculation_the_sampler_has_everything() -> None:
     check_sampling(params(min_p=0.1, logit_bias={5: 1.0}, extra_args={"kv_transfer_params": {}}), PLAIN)
     with pytest.raises(RequestRefused, match="logit_bias"):
         check_sampling(params(logit_bias={5: float("nan")}), PLAIN)
-
-
-def test_top_k_alone_never_reaches_the_cpu_rejection_sampler() -> None:
-    alone, with_top_p, plain, off = params(top_k=5), params(top_k=5, top_p=0.5), params(top_k=5), params()
-    mend_sampling(alone, SPECULATING)
-    mend_sampling(with_top_p, SPECULATING)
-    mend_sampling(plain, PLAIN)
-    mend_sampling(off, SPECULATING)
-    assert 0.9999999 < alone.top_p < 1.0
-    assert [other.top_p for other in (with_top_p, plain, off)] == [0.5, 1.0, 1.0]
