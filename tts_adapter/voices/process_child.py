@@ -71,8 +71,9 @@ class ProcessChild(asyncio.SubprocessProtocol):
         if not pipe.is_closing():
             pipe.write(frame.encode())
 
-    def kill(self) -> None:
-        """End it at once."""
+    def kill(self, reason: str) -> None:
+        """End it at once; `reason` is what `died` reports."""
+        self._reason = self._reason or reason
         if self._transport.get_returncode() is None:
             self._transport.kill()
 
@@ -83,7 +84,7 @@ class ProcessChild(asyncio.SubprocessProtocol):
             async with asyncio.timeout(limit_s):
                 await self._gone.wait()
         except TimeoutError:
-            self.kill()
+            self.kill("stopped")
             await self._gone.wait()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -97,12 +98,12 @@ class ProcessChild(asyncio.SubprocessProtocol):
             for frame in self._decoder.feed(data):
                 self._take(frame)
         except ValueError:
-            self._reason = "the process sent something that is not a frame"
-            self.kill()
+            self.kill("the process sent something that is not a frame")
 
     def connection_lost(self, exc: Exception | None) -> None:
         """As in asyncio: the process has ended and everything it wrote was received."""
         reason = self._reason or f"the process died (exit code {self._transport.get_returncode()})"
+        self._transport.close()
         self._gone.set()
         if not self.ready.done():
             self.ready.set_exception(VoiceError(reason))

@@ -135,7 +135,7 @@ class ProcessVoice(ABC):
         if child is not None:
             limit_s = self.stall_s if child.ready.done() else _LOAD_LIMIT_S
             if asyncio.get_running_loop().time() - child.heard_at >= limit_s:
-                child.kill()
+                child.kill(f"nothing heard from the process for {limit_s:g} s")
 
     async def _running(self) -> ProcessChild:
         async with self._starting:

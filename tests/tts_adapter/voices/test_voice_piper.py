@@ -1,8 +1,10 @@
 """Piper keeps the contract; its process may die, hang or miss its files."""
 
 import asyncio
+import gc
 import os
 import signal
+import warnings
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -69,7 +71,7 @@ def test_a_process_that_hangs_is_killed() -> None:
             os.kill(voice.process_id, signal.SIGSTOP)
             utterance = voice.open(1)
             await utterance.push("Nobody hears this. ")
-            with pytest.raises(VoiceError, match="died"):
+            with pytest.raises(VoiceError, match="nothing heard from the process for 0.5 s"):
                 await collect(utterance)
             await utterance.close()
         finally:
@@ -172,3 +174,21 @@ def test_the_process_inherits_no_preloaded_library(monkeypatch: pytest.MonkeyPat
     found = asyncio.run(environment())
     assert b"LD_PRELOAD" not in found
     assert b"SOME_KEY" not in found
+
+
+def test_ended_processes_leave_nothing_open() -> None:
+    async def scenario() -> None:
+        voice = PiperVoice()
+        await voice.start()
+        assert voice.process_id is not None
+        os.kill(voice.process_id, signal.SIGKILL)
+        while voice.process_id is not None:
+            await asyncio.sleep(0.01)
+        assert seconds(await say(voice, 1, "Started again by the next text. ")) > 0.3
+        await voice.stop()
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        asyncio.run(scenario())
+        gc.collect()
+    assert [str(warning.message) for warning in caught if warning.category is ResourceWarning] == []
