@@ -28,8 +28,8 @@ install-dev: .venv/installed-dev
 	$(PIP) install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
-.venv/installed-dev: .venv/installed lock/dev.txt lock/vad.txt
-	$(PIP) install --quiet --no-deps -r lock/dev.txt -r lock/vad.txt
+.venv/installed-dev: .venv/installed lock/dev.txt lock/vad.txt lock/deploy.txt
+	$(PIP) install --quiet --no-deps -r lock/dev.txt -r lock/vad.txt -r lock/deploy.txt
 	@touch $@
 
 test: install-dev
