@@ -28,6 +28,11 @@ class Channel:
         self._open = asyncio.Event()
         self._open.set()
 
+    @property
+    def lost(self) -> bool:
+        """True once the peer has gone or was given up on, or the socket was closed."""
+        return self._gone
+
     def pause(self, by: str = "bridge") -> None:
         """Tokens and audio wait, everything else still leaves: the bridge's buffer is full, or the caller makes a sound."""
         self._held_by.add(by)

@@ -7,13 +7,17 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 
 
 def protocol_with_pings(intervals_s: Mapping[str, float | None]) -> type[WebSocketsSansIOProtocol]:
-    """uvicorn's protocol, pinging by path: `intervals_s` maps a path to seconds, None for no pings."""
+    """uvicorn's protocol, pinging by path: `intervals_s` maps a path, and what is signed below it, to seconds.
+
+    None, and any other path: no pings.
+    """
 
     class PingsByPath(WebSocketsSansIOProtocol):
         def start_keepalive(self) -> None:
             """Called once the upgrade is accepted."""
             scope: Any = self.scope
-            self.ping_interval = intervals_s.get(scope["path"])
+            path: str = scope["path"]
+            self.ping_interval = intervals_s.get(path, intervals_s.get(path.rpartition("/")[0]))
             super().start_keepalive()
 
     return PingsByPath

@@ -138,7 +138,7 @@ def web_server(app: "FastAPI", settings: Settings) -> "uvicorn.Server":
     return Server(
         uvicorn.Config(
             app,
-            ws=protocol_with_pings({entry.path: entry.ping_interval_s for entry in CATALOG.values()}),
+            ws=protocol_with_pings({entry.path: settings.server.ping_interval(entry) for entry in CATALOG.values()}),
             ws_max_size=settings.server.max_message_bytes,
             # Frames are small and due at once: compressing them costs more time than it saves.
             ws_per_message_deflate=False,

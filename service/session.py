@@ -155,7 +155,8 @@ class Session:
                     await self.take(self._dialect.receive(data, self._loop.time()))
         except TimeoutError:
             if self._end_reason is None:
-                self._end_reason = "time_limit" if self._limit.expired() else "idle"
+                expired = self._limit is not None and self._limit.expired()
+                self._end_reason = "time_limit" if expired else "idle"
         return False
 
     async def _handle(self, event: Event) -> None:

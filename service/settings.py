@@ -5,6 +5,7 @@ Sections are owned by the package they configure. An unknown or malformed key is
 """
 
 import json
+import math
 import os
 import tomllib
 from collections.abc import Mapping
@@ -12,11 +13,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
 
 from engine.options import EngineOptions
 from engine.profiles import PROFILES
 from service.barge_in import BargeInOptions
+from service.protocols.catalog import CATALOG, DialectEntry
 from tts_adapter.options import PacingOptions, SpeechOptions
 from tts_adapter.voices.options import VoiceOptions
 
@@ -62,8 +64,26 @@ class ServerOptions(Section):
         description="Messages a call may send per second, averaged over two seconds; beyond it the call ends.",
     )
     send_timeout_s: float = Field(5.0, gt=0, description="A bridge that takes no data for this long loses its call.")
+    ping_intervals_s: dict[str, float] = Field(
+        default_factory=dict,
+        description="Seconds between WebSocket pings, by dialect; 0: none. Default: 20, and none for `asterisk`.",
+    )
     idle_timeout_s: float = Field(300.0, gt=0, description="A call without any message for this long ends.")
     max_call_s: float = Field(3600.0, gt=0, description="Longest call.")
+
+    @field_validator("ping_intervals_s")
+    @classmethod
+    def _known_dialects(cls, intervals_s: dict[str, float]) -> dict[str, float]:
+        for name, interval_s in intervals_s.items():
+            if name not in CATALOG:
+                raise ValueError(f"there is no dialect {name!r}; known: {', '.join(sorted(CATALOG))}")
+            if not 0 <= interval_s < math.inf:
+                raise ValueError(f"{name}: must be 0 or more")
+        return intervals_s
+
+    def ping_interval(self, entry: DialectEntry) -> float | None:
+        """Seconds between the pings of a dialect's calls, None for no pings."""
+        return self.ping_intervals_s.get(entry.name, entry.ping_interval_s or 0.0) or None
 
 
 class AuthOptions(Section):

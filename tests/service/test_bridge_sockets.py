@@ -10,6 +10,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidStatus
 from websockets.typing import Subprotocol
 
+from engine.api import GenerateRequest
 from engine.fake import Script, ScriptedEngine
 from service.bridges.bridge import AudioArrived, Bridge, Cleared, Fact, MarkArrived, Refused, TextArrived, Transcript
 from service.bridges.catalog import BRIDGES
@@ -19,12 +20,18 @@ from tests.service.running import Running, running_service
 from tts_adapter.voices.tone import ToneVoice
 
 REPLY = "Sure, I can help with that. What do you need?"
+LONG_REPLY = " ".join([REPLY] * 40)  # still going on when a caller breaks in, however late that is
 
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[Running]:
     flags = {"scripted.enabled": "true", "server.max_calls": "16"}
-    engine = ScriptedEngine(REPLY, Script(first_token_s=0.02, step_time_s=0.015, burst_sizes=(1, 2, 3)))
+
+    def reply(request: GenerateRequest) -> str:
+        last = engine.tokenizer.decode(request.prompt_token_ids).rpartition("user\n")[2]
+        return LONG_REPLY if "story" in last else REPLY
+
+    engine: ScriptedEngine = ScriptedEngine(reply, Script(first_token_s=0.02, step_time_s=0.015, burst_sizes=(1, 2, 3)))
     with running_service(load_settings(flags, environ={}), engine, ToneVoice()) as running:
         yield running
 
@@ -141,7 +148,7 @@ def test_two_turns(service: Running) -> None:
 
 def test_an_interruption_ends_the_reply(service: Running) -> None:
     async def talk(line: Line) -> None:
-        await line.say("What are your hours?")
+        await line.say("Tell me a story.")
         if line.bridge.audio is not None:
             await line.pump(5, AudioArrived)
             await line.say("Wait.")
@@ -151,8 +158,8 @@ def test_an_interruption_ends_the_reply(service: Running) -> None:
         await line.send(line.bridge.interrupt(asyncio.get_running_loop().time()))
         await line.pump(limit_s=0.3)
         cut = line.text
-        assert REPLY.startswith(cut)
-        assert cut != REPLY
+        assert LONG_REPLY.startswith(cut)
+        assert cut != LONG_REPLY
         await line.say("And on Sunday?")
         await line.until_text(cut + REPLY)
 
