@@ -54,7 +54,7 @@ class SegmentOptions(BaseModel):
         description="Longest wait for the text after a mark that seems to end a sentence.",
     )
     max_hold_ms: float = Field(
-        default=1500.0, ge=0.0, le=60000.0, description="Longest time any text waits for a sentence to end."
+        default=2500.0, ge=0.0, le=60000.0, description="Longest time any text waits for a sentence to end."
     )
     max_characters: int = Field(
         default=220, ge=20, le=2000, description="A longer sentence is cut at its best clause or word boundary."

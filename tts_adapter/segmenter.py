@@ -18,6 +18,7 @@ from tts_adapter.options import SegmentOptions
 from tts_adapter.speakable import count_words, is_speakable
 
 _NUMBER_HOLD_FACTOR = 3.0
+_FEWEST_WORDS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,16 +148,14 @@ class Segmenter:
 
     def _soft_place(self, text: str) -> int:
         """The best pause in `text`: a sentence end, else a clause end, else a word that does not lean on the next."""
-        enough = self.options.first_min_words
-        sentence = boundaries.sentence_ends(text, self.options.language)
-        for places in (sentence, boundaries.clause_ends(text)):
-            for place in reversed(places):
-                if count_words(text[:place]) >= enough:
-                    return place
         words = [place for place in boundaries.word_ends(text) if is_speakable(text[:place])]
-        for place in reversed(words[-4:]):
-            if count_words(text[:place]) >= enough and not boundaries.leans(text[:place]):
-                return place
+        smooth = [place for place in words[-4:] if not boundaries.leans(text[:place])]
+        sentences = boundaries.sentence_ends(text, self.options.language)
+        for least_words in (self.options.first_min_words, _FEWEST_WORDS):
+            for places in (sentences, boundaries.clause_ends(text), smooth):
+                for place in reversed(places):
+                    if count_words(text[:place]) >= least_words:
+                        return place
         return words[-1] if words else len(text)
 
     def _take(self, place: int, now: float) -> Segment:

@@ -189,6 +189,12 @@ def test_the_first_segment_does_not_wait_for_a_clause_on_a_slow_engine() -> None
     assert first.text == "I will gladly look "
 
 
+def test_a_cut_for_time_avoids_words_that_lean_on_the_next() -> None:
+    assert (
+        spoken(tokens_of("I'm sorry for any inconvenience that this has caused you"), 0.06)[0][1].text == "I'm sorry "
+    )
+
+
 def test_a_finished_sentence_is_not_held_until_the_next_one_begins() -> None:
     segmenter = Segmenter()
     assert [segment.text for segment in segmenter.push(LEAD, 0.0)] == [LEAD]
