@@ -6,6 +6,8 @@ from typing import Any
 
 LLAMA_3_8B = "meta-llama/Meta-Llama-3-8B-Instruct"
 LLAMA_3_70B = "meta-llama/Meta-Llama-3-70B-Instruct"
+# Where the objective can be met at all, a call is taken only while it still will be.
+_OBJECTIVE = {"max_predicted_gap_ms": 20.0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,10 +15,12 @@ class Profile:
     """Attributes:
     description: one line, for a list.
     settings: a part of the settings tree, section by section.
+    planned: what `engine.plan.start_line` is asked at start, where the machine is known.
     """
 
     description: str
     settings: Mapping[str, Mapping[str, Any]]
+    planned: Mapping[str, Any] | None = None
 
 
 PROFILES: Mapping[str, Profile] = {

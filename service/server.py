@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.api import Engine
+from engine.plan.start_line import start_line
+from engine.profiles import PROFILES
 from service.settings import Settings, SettingsError, keys, load_settings
 
 if TYPE_CHECKING:
@@ -63,7 +65,7 @@ async def _serve(settings: Settings, listener: socket.socket) -> int:
     from service.metrics import Metrics
     from tts_adapter.voices.catalog import make_voice
 
-    _progress(f"starting with profile {settings.profile}")
+    _progress(f"starting with profile {settings.profile}{planned(settings.profile)}")
     engine = make_engine(settings)
     metrics = Metrics(engine.model_name, settings.pacing.slo_ms / 1000)
     voice = make_voice(settings.voice)
@@ -95,6 +97,12 @@ async def _serve(settings: Settings, listener: socket.socket) -> int:
         print(f"voicepace: {service.lifecycle.failure}", file=sys.stderr)
         return 1
     return 0
+
+
+def planned(profile: str) -> str:
+    """What the plan says of a profile whose machine is known, as the end of a line; else nothing."""
+    question = PROFILES[profile].planned
+    return "" if question is None else f"; {question['gpu']}: {start_line(**question)}"
 
 
 def make_engine(settings: Settings) -> Engine:

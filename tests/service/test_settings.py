@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from engine.profiles import PROFILES
+from service.server import planned
 from service.settings import SettingsError, keys, load_settings
 
 
@@ -72,3 +73,9 @@ def test_every_setting_says_what_it_is() -> None:
 def test_keys_never_show_in_a_settings_dump() -> None:
     settings = load_settings({"auth.api_keys": '["hunter2"]'}, environ={})
     assert "hunter2" not in repr(settings)
+
+
+def test_a_profile_for_a_known_gpu_says_whether_it_meets_the_objective() -> None:
+    assert "does not meet 20 ms" in planned("l4-llama3-8b")
+    assert "meets 20 ms" in planned("l4-llama3-8b-fp8")
+    assert planned("cpu-demo") == ""
