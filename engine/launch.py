@@ -51,7 +51,7 @@ class Launcher:
         Raises:
             EngineStartError: one line that says what is wrong.
         """
-        building = asyncio.ensure_future(asyncio.to_thread(self._build))
+        building = asyncio.get_running_loop().run_in_executor(None, self._build)
         try:
             return await asyncio.shield(building)
         except asyncio.CancelledError:

@@ -114,6 +114,8 @@ class VllmEngine:
         # vLLM cancels the task that would tell them.
         client.output_processor.propagate_error(EngineDeadError())
         await asyncio.to_thread(client.shutdown, timeout=0)
+        # Its `__del__` shuts down once more, and at the interpreter's exit that only prints a traceback.
+        client.shutdown = _nothing
 
     def core_pids(self) -> tuple[int, ...]:
         """Process ids of the engine core, for health checks and tests."""
@@ -185,6 +187,10 @@ class VllmEngine:
         if isinstance(cause, ValueError):
             return _refusal(cause)
         return EngineError(f"the engine failed on a request: {type(cause or error).__name__}")
+
+
+def _nothing(timeout: float | None = None) -> None:
+    """In place of the shutdown of a client that has been shut down."""
 
 
 def _refusal(error: Exception) -> RequestRefused:
