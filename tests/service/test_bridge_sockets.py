@@ -28,8 +28,8 @@ def service() -> Iterator[Running]:
     flags = {"scripted.enabled": "true", "server.max_calls": "16"}
 
     def reply(request: GenerateRequest) -> str:
-        last = engine.tokenizer.decode(request.prompt_token_ids).rpartition("user\n")[2]
-        return LONG_REPLY if "story" in last else REPLY
+        prompt = engine.tokenizer.decode(request.prompt_token_ids)
+        return LONG_REPLY if prompt.endswith("story.\nassistant\n") else REPLY
 
     engine: ScriptedEngine = ScriptedEngine(reply, Script(first_token_s=0.02, step_time_s=0.015, burst_sizes=(1, 2, 3)))
     with running_service(load_settings(flags, environ={}), engine, ToneVoice()) as running:
@@ -66,17 +66,19 @@ class Line:
             await self.send(self.bridge.tick(self._now()))
             if self.bridge.audio is not None:
                 await self.send(self.bridge.caller_audio(b"\xff" * self.bridge.audio.frame_bytes, self._now()))
-            try:
-                async with asyncio.timeout(0.02):
-                    while True:
-                        facts, answers = self.bridge.receive(await self._socket.recv(), self._now())
-                        self.facts += facts
-                        await self.send(answers)
-                        if done is not None and self.count(kind) >= done:
-                            return
-            except TimeoutError:
-                pass
-        assert done is None, f"{done} {kind.__name__} awaited, {self.count(kind)} came"
+            await self.listen(self._now() + 0.02, done, kind)
+        assert done is None or self.count(kind) >= done, f"{done} {kind.__name__} awaited, {self.count(kind)} came"
+
+    async def listen(self, until_s: float, done: int | None = None, kind: type = object) -> None:
+        """Take what comes until then, or until there are `done` facts of this kind."""
+        try:
+            async with asyncio.timeout_at(until_s):
+                while done is None or self.count(kind) < done:
+                    facts, answers = self.bridge.receive(await self._socket.recv(), self._now())
+                    self.facts += facts
+                    await self.send(answers)
+        except TimeoutError:
+            pass
 
     def count(self, kind: type) -> int:
         return sum(isinstance(fact, kind) for fact in self.facts)
