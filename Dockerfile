@@ -11,6 +11,7 @@ ENV PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 PATH=/opt/voicepace/bin:$PATH
 
 # ---- what is installed, built where compilers may be ----
 FROM base AS builder
+ENV PIP_NO_CACHE_DIR=1
 SHELL ["/bin/bash", "-o", "pipefail", "-c"]
 # hadolint ignore=DL3008
 RUN apt-get update \

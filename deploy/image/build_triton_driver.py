@@ -9,16 +9,15 @@ import os
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
-from triton.backends.nvidia import driver
-from triton.runtime.build import compile_so_from_file
+from triton.backends.nvidia.driver import CudaUtils
 
 
 def main() -> int:
     """Fill TRITON_CACHE_DIR; the exit status."""
-    folder = Path(os.environ["TRITON_LIBCUDA_PATH"])
-    stand_in = folder / "libcuda.so.1"
+    stand_in = Path(os.environ["TRITON_LIBCUDA_PATH"]) / "libcuda.so.1"
     made = not stand_in.exists()
     if made:
         with tempfile.TemporaryDirectory() as empty:
@@ -26,18 +25,15 @@ def main() -> int:
             source.touch()
             subprocess.run(["gcc", "-shared", "-o", stand_in, source], check=True)
     try:
-        built = compile_so_from_file(
-            src_path=os.path.join(driver.dirname, "driver.c"),
-            name="cuda_utils",
-            library_dirs=driver.library_dirs(),
-            include_dirs=driver.include_dirs,
-            libraries=driver.libraries,
-        )
+        # Compiled and kept before it is loaded; loading may fail, for there is no driver here.
+        with suppress(ImportError):
+            CudaUtils()
     finally:
         if made:
             stand_in.unlink()
-    print(built)
-    return 0
+    built = list(Path(os.environ["TRITON_CACHE_DIR"]).glob("*/cuda_utils*.so"))
+    print(*built)
+    return 0 if len(built) == 1 else 1
 
 
 if __name__ == "__main__":

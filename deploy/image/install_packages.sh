@@ -6,7 +6,7 @@ set -eu
 venv=$1
 shift
 python3.11 -m venv "$venv"
-pip="$venv/bin/python -m pip --disable-pip-version-check install --quiet --no-cache-dir --no-deps"
+pip="$venv/bin/python -m pip --disable-pip-version-check install --quiet --no-deps"
 torch=$(cat "$@" | grep '^torch==' || true)
 if [ -n "$torch" ]; then
     $pip "$torch" || $pip --extra-index-url "$TORCH_INDEX" "$torch"

@@ -8,22 +8,35 @@ for folder in "$venv" "$cache"; do
     while [ "$folder" != / ]; do chmod o+x "$folder"; folder=$(dirname "$folder"); done
 done
 mount --make-rprivate /
+# The interpreter behind the environment may lie in root's home, which another user may not enter: show that part alone.
+prefix=$(dirname "$(dirname "$(readlink -f "$venv/bin/python")")")
+case $prefix in
+/root/*)
+    mount --bind "$prefix" /srv
+    mount -t tmpfs -o mode=0755 tmpfs /root
+    mkdir -p "$prefix"
+    mount --bind /srv "$prefix"
+    mount -o remount,bind,ro "$prefix"
+    mount -o remount,ro /root
+    ;;
+esac
 mount --bind "$venv" /opt
 mount --bind "$cache" /mnt
 mount -t tmpfs -o size=1g tmpfs /tmp
 mount -o remount,bind,ro /opt
 mount -o remount,bind,ro /
-if touch /root/probe 2>/dev/null; then echo "the root is writable" >&2; exit 1; fi
+if touch /etc/probe 2>/dev/null; then echo "the root is writable" >&2; exit 1; fi
 port=18$((RANDOM % 900 + 100))
-run() {
-    setpriv --reuid 10001 --regid 10001 --clear-groups env --ignore-environment \
-        PATH=/opt/bin:/usr/bin:/bin HOME=/mnt XDG_CACHE_HOME=/mnt PYTHONDONTWRITEBYTECODE=1 \
-        VOICEPACE_CACHE_DIR=/mnt/voicepace "$@"
-}
-run python /opt/bin/voicepace serve --port "$port" --scripted.enabled true >/tmp/out 2>&1 &
+as_user=(
+    setpriv --reuid 10001 --regid 10001 --clear-groups env --ignore-environment
+    PATH=/opt/bin:/usr/bin:/bin HOME=/mnt XDG_CACHE_HOME=/mnt PYTHONDONTWRITEBYTECODE=1
+    VOICEPACE_CACHE_DIR=/mnt/voicepace
+)
+ready="import urllib.request as r; r.urlopen('http://127.0.0.1:$port/readyz', timeout=2)"
+"${as_user[@]}" python /opt/bin/voicepace serve --port "$port" --scripted.enabled true >/tmp/out 2>&1 &
 service=$!
 for _ in $(seq 120); do
-    if run python -c "import urllib.request as r; r.urlopen('http://127.0.0.1:$port/readyz', timeout=2)" 2>/dev/null; then
+    if "${as_user[@]}" python -c "$ready" 2>/dev/null; then
         kill "$service"
         wait "$service" || { cat /tmp/out >&2; exit 1; }
         echo healthy
