@@ -81,7 +81,7 @@ def create_app(
     credentials = Credentials(settings.auth)
     app.add_middleware(BearerOnly, credentials=credentials)
     transcripts.mount(app, calls)
-    console_page.mount(app)
+    console_page.mount(app, credentials)
     Gateway(equipment, lifecycle, credentials).mount(app)
     if hasattr(type(engine), "client"):  # the scripted engine has none to put the handlers on
         openai_api.mount(app, cast(openai_api.LlmEngine, engine), settings, metrics)

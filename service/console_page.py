@@ -1,10 +1,15 @@
-"""The console at `/`: a page and its parts, read once and served as they are, with nothing from anywhere else."""
+"""The console at `/`: a page and its parts, read once and served as they are, with nothing from anywhere else.
+
+A browser cannot send a bearer key with a WebSocket, so a page exchanges it for a signed token of short life first.
+"""
 
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib.resources import files
 
 from fastapi import FastAPI, Request, Response
+
+from service.credentials import TOKEN_LIFE_S, Credentials
 
 MEDIA_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
@@ -50,8 +55,8 @@ def assets() -> dict[str, Asset]:
     return found
 
 
-def mount(app: FastAPI) -> None:
-    """Put the page at `/` and its parts under `/console/`."""
+def mount(app: FastAPI, credentials: Credentials) -> None:
+    """Put the page at `/`, its parts under `/console/`, and `/v1/voice-token`, which needs a key as all of `/v1/` does."""
     served = assets()
 
     @app.get("/", include_in_schema=False)
@@ -64,6 +69,11 @@ def mount(app: FastAPI) -> None:
         if asset is None:
             return Response("not part of the console\n", 404, media_type="text/plain")
         return _answer(request, asset)
+
+    @app.post("/v1/voice-token")
+    async def voice_token() -> dict[str, str | int]:
+        """A token for `/v1/voice?token=`, empty where the service asks for none."""
+        return {"token": credentials.path_token("/v1/voice"), "expires_in_s": TOKEN_LIFE_S}
 
 
 def _answer(request: Request, asset: Asset) -> Response:

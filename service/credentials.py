@@ -1,14 +1,18 @@
 """Between the pure checks of `service.auth` and a request: which keys there are, and what the request shows."""
 
+import secrets
 import time
+from dataclasses import replace
 
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from service.auth import Keys, Upgrade, bearer_matches, refuse
+from service.auth import Keys, Upgrade, bearer_matches, refuse, sign_path
 from service.protocols.catalog import DialectEntry
 from service.settings import AuthOptions, SettingsError
+
+TOKEN_LIFE_S = 60
 
 
 class Credentials:
@@ -23,12 +27,15 @@ class Credentials:
 
     def __init__(self, options: AuthOptions) -> None:
         self._options = options
-        self._keys = Keys(
+        keys = Keys(
             bearer=(*(key.get_secret_value() for key in options.api_keys), *_keys_of_file(options)),
             twilio_auth_tokens=tuple(token.get_secret_value() for token in options.twilio_auth_tokens),
             basic={user: password.get_secret_value() for user, password in options.basic.items()},
             signing=tuple(key.get_secret_value() for key in options.signing_keys),
         )
+        # Tokens for browsers can be signed in any case; a configured key comes first, since replicas share it.
+        own = (*keys.signing, secrets.token_urlsafe(32))
+        self._keys = keys if keys.empty else replace(keys, signing=own)
 
     def upgrade_refusal(self, scope: Scope, entry: DialectEntry) -> str | None:
         """Why a WebSocket upgrade is refused: `auth`, `origin`, or None."""
@@ -52,6 +59,12 @@ class Credentials:
             trust_forwarded=options.trust_forwarded,
         )
         return None if refusal is None else "origin" if refusal == "bad_origin" else "auth"
+
+    def path_token(self, path: str) -> str:
+        """A token that opens `path` for `TOKEN_LIFE_S`; empty where none is needed."""
+        if self._keys.empty:
+            return ""
+        return sign_path(self._keys.signing[0], path, int(time.time()) + TOKEN_LIFE_S)
 
     def admits(self, scope: Scope) -> bool:
         """True where an HTTP request shows a bearer key, or none is needed."""

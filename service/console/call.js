@@ -16,7 +16,7 @@ export class Call {
     this.options = options;
     this.player = new Player();
     this.connection = new Connection({
-      open: (again) => this.#start(again),
+      open: () => this.#start(),
       message: (message, now_ms) => this.#receive(message, now_ms),
       audio: (data) => this.#audio(data),
       state: (name, text) => this.#state(name, text),
@@ -24,6 +24,7 @@ export class Call {
     this.reply = null;
     this.asked_ms = null;
     this.ready = false;
+    this.served = false; // a call has been ready since `begin`, so the next one is a recovery
     this.withAudio = false;
     this.waiting = []; // said before the call was ready: the latest alone
     this.reported = -1;
@@ -36,6 +37,7 @@ export class Call {
 
   /** Call from a click or key press. */
   async begin() {
+    this.served = false;
     if (this.options().audio) await this.player.unlock(this.options().rate_hz);
     this.connection.open();
   }
@@ -48,6 +50,7 @@ export class Call {
 
   async say(text) {
     if (this.speaking) this.interrupt();
+    this.#report(); // what was heard of the last reply is settled when the caller speaks
     this.asked_ms = performance.now();
     if (this.ready) this.connection.send({ type: "user_text", text });
     else this.waiting = [text];
@@ -68,20 +71,20 @@ export class Call {
     this.connection.send(this.withAudio ? { type: "interrupt", heard_ms } : { type: "interrupt" });
   }
 
-  #start(again) {
+  #start() {
     const { audio, rate_hz, system, greeting } = this.options();
     const start = { type: "start" };
     if (audio) start.audio = { encoding: "pcm16", sample_rate_hz: rate_hz };
     if (system) start.system_prompt = system;
-    if (greeting && !again) start.greeting = greeting;
+    if (greeting && !this.served) start.greeting = greeting;
     this.connection.send(start);
-    if (again) this.view.notice("Connected again. This is a new call: the service does not know what was said before.");
+    if (this.served) this.view.notice("Connected again. This is a new call: the service does not know what was said before.");
   }
 
   #receive(message, now_ms) {
     switch (message.type) {
       case "ready":
-        this.ready = true;
+        this.ready = this.served = true;
         this.withAudio = message.audio !== null;
         this.view.started();
         this.view.state("open", this.withAudio ? "In a call" : "In a call, text only");
@@ -103,6 +106,7 @@ export class Call {
         break;
       case "turn_end":
         this.#turn(message.turn_id);
+        this.#report();
         this.reply.end(message);
         this.view.ended(this.reply);
         break;

@@ -4,29 +4,36 @@ import { burstsOf, colourOf } from "./bursts.js";
 import { OBJECTIVE_MS } from "./gaps.js";
 
 const HEIGHT = 190;
-const PX_PER_MS = 0.26;
+const PX_PER_MS = 0.42;
 const LONGEST_PX = 8000; // a canvas has limits; a longer reply shows its end
-const TOP = 18; // of the gaps
+const MARGIN = 34; // of the axis, which stays where it is while the rest scrolls
+const TOP = 24; // of the gaps
 const BASE = 110; // zero of the gaps
 const TALLEST_MS = 60;
 const LANE = 122; // top of the bursts
 const SQUARE = 7;
 const MOST_SQUARES = 6;
 
-/** Where things are, in CSS pixels: `width`, `x(ms)`, `y(gap_ms)`. Pure. */
+/** Where things are, in CSS pixels: `width` and `x(ms)`. Pure. */
 export function layout(tokens, bursts, roomPx) {
   const times = [...tokens, ...bursts].map((each) => each.at_ms);
-  const from = Math.floor((Math.min(...times) - 40) / 100) * 100;
-  const needed = (Math.max(...times) - from + 60) * PX_PER_MS;
+  const from = Math.floor((times.reduce((a, b) => Math.min(a, b)) - 40) / 100) * 100;
+  const needed = (times.reduce((a, b) => Math.max(a, b)) - from + 60) * PX_PER_MS;
   const width = Math.min(LONGEST_PX, Math.max(roomPx, Math.ceil(needed)));
   const shift = Math.max(0, needed - width);
-  const x = (ms) => 34 + (ms - from) * PX_PER_MS - shift;
-  const y = (gap) => BASE - (Math.min(gap, TALLEST_MS) / TALLEST_MS) * (BASE - TOP);
-  return { from, width: width + 34, x, y };
+  const x = (ms) => (ms - from) * PX_PER_MS - shift;
+  return { from, width, x };
+}
+
+/** Height of a gap: beyond `TALLEST_MS` all are alike. */
+function y(gap_ms) {
+  return BASE - (Math.min(gap_ms, TALLEST_MS) / TALLEST_MS) * (BASE - TOP);
 }
 
 export class Chart {
-  constructor(canvas, strip) {
+  /** `axis` and `canvas` lie side by side in `strip`, which scrolls. */
+  constructor(axis, canvas, strip) {
+    this.axis = axis;
     this.canvas = canvas;
     this.strip = strip;
     this.reply = null;
@@ -47,26 +54,30 @@ export class Chart {
   #draw() {
     const { tokens, gaps } = this.reply ?? { tokens: [], gaps: [] };
     const bursts = burstsOf(tokens);
-    const at = tokens.length ? layout(tokens, bursts, this.strip.clientWidth - 34) : null;
-    const pen = this.#paper(at?.width ?? this.strip.clientWidth);
+    const room = this.strip.clientWidth - MARGIN;
+    const at = tokens.length ? layout(tokens, bursts, room) : null;
     const colour = palette();
-    drawAxis(pen, at, colour, this.strip.clientWidth);
+    drawAxis(paper(this.axis, MARGIN), colour);
+    const pen = paper(this.canvas, at?.width ?? room);
+    drawLines(pen, at?.width ?? room, colour);
     if (!at) return;
+    drawTimes(pen, at, colour);
     for (const [n, gap] of gaps.entries()) drawGap(pen, at, tokens[n + 1], gap, colour);
     for (const burst of bursts) drawBurst(pen, at, burst, colour);
-    this.strip.scrollLeft = this.canvas.clientWidth;
+    this.strip.scrollLeft = this.strip.scrollWidth;
   }
+}
 
-  #paper(width) {
-    const scale = Math.min(2, devicePixelRatio || 1);
-    this.canvas.width = Math.round(width * scale);
-    this.canvas.height = HEIGHT * scale;
-    this.canvas.style.width = `${width}px`;
-    const pen = this.canvas.getContext("2d");
-    pen.scale(scale, scale);
-    pen.font = "11px system-ui, sans-serif";
-    return pen;
-  }
+/** A cleared canvas of that width, sharp on dense screens. */
+function paper(canvas, width) {
+  const scale = Math.min(2, devicePixelRatio || 1);
+  canvas.width = Math.round(width * scale);
+  canvas.height = HEIGHT * scale;
+  canvas.style.width = `${width}px`;
+  const pen = canvas.getContext("2d");
+  pen.scale(scale, scale);
+  pen.font = "11px system-ui, sans-serif";
+  return pen;
 }
 
 function palette() {
@@ -74,44 +85,44 @@ function palette() {
   return (name) => style.getPropertyValue(`--${name}`).trim();
 }
 
-function drawAxis(pen, at, colour, room) {
-  const width = at?.width ?? room;
-  const line = at ? at.y(OBJECTIVE_MS) : BASE - ((BASE - TOP) * OBJECTIVE_MS) / TALLEST_MS;
-  pen.fillStyle = colour("quiet");
-  pen.fillText("gap, ms", 4, 12);
-  for (const gap of [0, 40, 60]) {
-    const y = BASE - (gap / TALLEST_MS) * (BASE - TOP);
-    pen.fillStyle = colour("line");
-    pen.fillRect(30, y, width, 1);
-    pen.fillStyle = colour("quiet");
-    pen.fillText(String(gap), gap ? 10 : 17, y + 4);
+function drawAxis(pen, colour) {
+  pen.textAlign = "right";
+  for (const gap of [0, OBJECTIVE_MS, 40, TALLEST_MS]) {
+    pen.fillStyle = colour(gap === OBJECTIVE_MS ? "late" : "quiet");
+    pen.fillText(String(gap), MARGIN - 6, y(gap) + 4);
   }
-  pen.fillStyle = colour("late");
-  pen.fillText(String(OBJECTIVE_MS), 10, line + 4);
-  for (let x = 30; x < width; x += 8) pen.fillRect(x, line, 5, 1.5);
   pen.fillStyle = colour("quiet");
-  pen.fillText("steps", 2, LANE + 12);
-  if (!at) return;
-  for (let ms = at.from; at.x(ms) < width - 30; ms += 100) {
-    if (at.x(ms) < 34) continue;
+  pen.fillText("ms", MARGIN - 6, 12);
+  pen.fillText("steps", MARGIN - 3, LANE + 8);
+}
+
+function drawLines(pen, width, colour) {
+  pen.fillStyle = colour("line");
+  for (const gap of [0, 40, TALLEST_MS]) pen.fillRect(0, y(gap), width, 1);
+  pen.fillStyle = colour("late");
+  for (let x = 0; x < width; x += 8) pen.fillRect(x, y(OBJECTIVE_MS), 5, 1.5);
+}
+
+function drawTimes(pen, at, colour) {
+  for (let ms = at.from; at.x(ms) < at.width; ms += 100) {
     pen.fillStyle = colour("line");
     pen.fillRect(at.x(ms), LANE - 4, 1, HEIGHT - LANE - 12);
     pen.fillStyle = colour("quiet");
-    if (ms % 200 === 0) pen.fillText(ms >= 1000 ? `${ms / 1000} s` : `${ms} ms`, at.x(ms) + 3, HEIGHT - 6);
+    const fits = at.x(ms) < at.width - 45;
+    if (ms % 200 === 0 && fits) pen.fillText(ms >= 1000 ? `${ms / 1000} s` : `${ms} ms`, at.x(ms) + 3, HEIGHT - 6);
   }
 }
 
 function drawGap(pen, at, token, gap, colour) {
-  const late = gap > OBJECTIVE_MS;
   const x = at.x(token.at_ms);
   pen.fillStyle = colour(`strong-${colourOf(token.burst)}`);
-  pen.fillRect(x - 1.5, at.y(gap), 3, BASE - at.y(gap));
-  if (!late) return;
+  pen.fillRect(x - 2.5, y(gap), 5, BASE - y(gap));
+  if (gap <= OBJECTIVE_MS) return;
   pen.fillStyle = colour("late"); // a shape of its own, so that colour is not all that tells
   pen.beginPath();
-  pen.moveTo(x, at.y(gap) - 2);
-  pen.lineTo(x - 4, at.y(gap) - 9);
-  pen.lineTo(x + 4, at.y(gap) - 9);
+  pen.moveTo(x, y(gap) - 2);
+  pen.lineTo(x - 4, y(gap) - 9);
+  pen.lineTo(x + 4, y(gap) - 9);
   pen.fill();
 }
 

@@ -12,7 +12,8 @@ export class Connection {
   /** `on`: {open, message, audio, state}; `state(name, text)` with idle, connecting, open, waiting, refused. */
   constructor(on) {
     this.on = on;
-    this.token = "";
+    this.key = ""; // API key or signed token
+    this.number = 0; // of attempts, so that a late answer to an old one is known
     this.socket = null;
     this.timer = 0;
     this.attempt = 0;
@@ -33,6 +34,7 @@ export class Connection {
   /** Close for good, until the next `open`. */
   close(text = "Not in a call") {
     this.wanted = false;
+    this.number += 1;
     clearTimeout(this.timer);
     const socket = this.socket;
     this.socket = null;
@@ -51,39 +53,41 @@ export class Connection {
     }
   }
 
-  #connect() {
-    const url = new URL("v1/voice", document.baseURI);
-    url.protocol = url.protocol === "https:" ? "wss:" : "ws:";
-    if (this.token) url.searchParams.set("token", this.token);
-    const again = this.attempt > 0;
-    this.on.state("connecting", again ? "Connection lost. Trying again …" : "Connecting …");
-    const socket = new WebSocket(url);
+  async #connect() {
+    this.on.state("connecting", this.attempt > 0 ? "Trying again …" : "Connecting …");
+    const number = (this.number += 1);
+    const token = await tokenFor(this.key);
+    if (number !== this.number || !this.wanted) return; // closed or begun anew in the meantime
+    if (token === null) {
+      this.#lost(await whyNot(this.key));
+      return;
+    }
+    const socket = new WebSocket(address(token));
     socket.binaryType = "arraybuffer";
     this.socket = socket;
     let opened = false;
     socket.onopen = () => {
       opened = true;
       this.attempt = 0;
-      this.on.open(again);
+      this.on.open();
     };
     socket.onmessage = ({ data }) => {
       if (this.socket !== socket) return;
       if (typeof data === "string") this.on.message(JSON.parse(data), performance.now());
       else this.on.audio(data);
     };
-    socket.onclose = () => {
+    socket.onclose = async () => {
       if (this.socket !== socket) return;
       this.socket = null;
-      this.#lost(opened);
+      const reason = opened ? "Connection lost." : await whyNot(this.key);
+      if (this.wanted && number === this.number) this.#lost(reason);
     };
   }
 
-  async #lost(opened) {
-    const reason = opened ? "Connection lost." : await whyRefused(this.token);
-    if (!this.wanted || this.socket !== null) return;
+  #lost(reason) {
     if (reason === "key") {
       this.wanted = false;
-      this.on.state("refused", this.token ? "The token was refused" : "A key is needed");
+      this.on.state("refused", this.key ? "The key was refused" : "A key is needed");
       return;
     }
     const wait = waitMs(this.attempt);
@@ -93,13 +97,35 @@ export class Connection {
   }
 }
 
+function address(token) {
+  const url = new URL("v1/voice", document.baseURI);
+  url.protocol = url.protocol === "https:" ? "wss:" : "ws:";
+  if (token) url.searchParams.set("token", token);
+  return url;
+}
+
+function askForToken(key) {
+  const headers = key ? { Authorization: `Bearer ${key}` } : {};
+  return fetch("v1/voice-token", { method: "POST", headers, cache: "no-store" });
+}
+
+/** A browser cannot send a key with a WebSocket, so it becomes a token of short life; null where that fails. */
+async function tokenFor(key) {
+  if (/^\d+\.[\w-]{43}$/.test(key)) return key; // is a signed token already
+  try {
+    const answer = await askForToken(key);
+    return answer.ok ? (await answer.json()).token : null;
+  } catch {
+    return null;
+  }
+}
+
 /** A browser does not tell why an upgrade failed, so ask the service over HTTP: "key", or a sentence. */
-async function whyRefused(token) {
+async function whyNot(key) {
   try {
     const ready = await fetch("readyz", { cache: "no-store" });
     if (!ready.ok) return `The service is not ready (${(await ready.text()).trim()}).`;
-    const models = await fetch("v1/models", { cache: "no-store" });
-    if (models.status === 401) return "key";
+    if ((await askForToken(key)).status === 401) return "key";
     return "The service takes no more calls right now.";
   } catch {
     return "The service cannot be reached.";

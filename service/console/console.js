@@ -10,7 +10,7 @@ import { Transcript } from "./transcript.js";
 const byId = (id) => document.getElementById(id);
 const transcript = new Transcript(byId("log"));
 const figures = new Figures();
-const chart = new Chart(byId("chart"), byId("strip"));
+const chart = new Chart(byId("axis"), byId("chart"), byId("strip"));
 
 const view = {
   state(name, text) {
@@ -19,7 +19,7 @@ const view = {
     const calling = !["idle", "refused"].includes(name);
     byId("call").textContent = calling ? "Hang up" : "Start call";
     byId("access").hidden = name !== "refused";
-    if (name === "refused") byId("token").focus();
+    if (name === "refused") byId("key").focus();
     enable();
   },
   started() {
@@ -87,7 +87,7 @@ byId("call").addEventListener("click", () => {
 
 byId("access").addEventListener("submit", (event) => {
   event.preventDefault();
-  call.connection.token = byId("token").value.trim();
+  call.connection.key = byId("key").value.trim();
   call.begin();
 });
 

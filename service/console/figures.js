@@ -58,16 +58,17 @@ export class Figures {
   }
 
   #heard(reply, fate) {
-    const rows = [["heard", fate.heard], ["shown, not heard", fate.unheard], ["generated, not sent", fate.undelivered]];
-    bar("heard-bar", "heard-list", rows.map(([name, count]) => [name, count, `${count} tokens`]));
+    const rows = [["heard", fate.heard], ["shown, not heard", fate.unheard], ["generated, no text sent", fate.undelivered]];
+    bar("heard-bar", "heard-list", rows.map((row) => [...row, `${row[1]} ${row[1] === 1 ? "token" : "tokens"}`]), [2, 1, 4]);
     const words = reply.heard.trim();
     set("heard", words ? `Kept in the history: “${words}”` : "Nothing was heard, so nothing is kept in the history.");
   }
 
   /** The state of the loudspeaker. */
   playing(player) {
-    const late = player.underruns ? `, ${player.underruns} times dry` : "";
-    set("playing", `Played ${(player.played_ms / 1000).toFixed(1)} s; ${player.frames} frames of 20 ms in this page${late}.`);
+    const { underruns } = player;
+    const breaks = underruns === 0 ? "without a break" : underruns === 1 ? "with one break" : `with ${underruns} breaks`;
+    set("playing", `Played ${(player.played_ms / 1000).toFixed(1)} s in this page, ${breaks}.`);
   }
 }
 
@@ -77,19 +78,19 @@ function set(id, text, late = false) {
   element.classList.toggle("late", late);
 }
 
-/** A stacked bar and its legend; rows of [name, size, text]. */
-function bar(id, listId, rows) {
+/** A stacked bar and its legend; rows of [name, size, text], and their colours. */
+function bar(id, listId, rows, colours = [0, 1, 2, 3]) {
   const total = rows.reduce((sum, [, size]) => sum + size, 0) || 1;
   const parts = rows.map(([, size], n) => {
     const part = document.createElement("i");
-    part.className = `part-${n}`;
+    part.className = `part-${colours[n]}`;
     part.style.width = `${(size / total) * 100}%`;
     part.hidden = size === 0;
     return part;
   });
   const entries = rows.map(([name, , text], n) => {
     const entry = document.createElement("div");
-    entry.className = `part-${n}`;
+    entry.className = `part-${colours[n]}`;
     const [term, value] = [document.createElement("dt"), document.createElement("dd")];
     term.textContent = name;
     value.textContent = text;

@@ -62,8 +62,9 @@ class Page:
 
     def open(self, url: str) -> None:
         """Go to `url` and wait until its modules have run."""
+        self.evaluate("window.isOfThePageBefore = true")
         self.command("Page.navigate", url=url)
-        self.until("document.readyState === 'complete' && location.href.startsWith('http')")
+        self.until("!window.isOfThePageBefore && document.readyState === 'complete'")
 
     def evaluate(self, expression: str) -> Any:
         """The value of a JavaScript expression; promises are awaited."""
