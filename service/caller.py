@@ -13,6 +13,7 @@ from typing import Any, TextIO
 
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
+from websockets.typing import Subprotocol
 
 from service.call_report import OBJECTIVE_S, TurnTimes
 
@@ -212,15 +213,22 @@ class Caller:
 
 
 @asynccontextmanager
-async def connected(url: str, key: str | None) -> AsyncIterator[ClientConnection]:
-    """An open WebSocket to the service.
+async def connected(url: str, key: str | None, subprotocol: str | None = None) -> AsyncIterator[ClientConnection]:
+    """An open WebSocket to the service, `subprotocol` offered.
 
     Raises:
         CallFailed: saying in one line why there is none, or how it was lost.
     """
     headers = {"Authorization": f"Bearer {key}"} if key else None
     try:
-        async with connect(url, additional_headers=headers, compression=None, proxy=None, max_size=2**20) as socket:
+        async with connect(
+            url,
+            subprotocols=None if subprotocol is None else [Subprotocol(subprotocol)],
+            additional_headers=headers,
+            compression=None,
+            proxy=None,
+            max_size=2**20,
+        ) as socket:
             yield socket
     except InvalidURI:
         raise CallFailed(f"{url} is not a WebSocket address (ws://HOST:PORT/PATH)") from None

@@ -163,6 +163,8 @@ class Session:
         match event:
             case CallStarted():
                 await self._start(event)
+            case UserText(text) if not text.strip():
+                pass  # recognisers send such for sounds that were no words
             case UserText(text, final):
                 if self._hearing is not None:
                     self._hearing.words()
@@ -227,7 +229,7 @@ class Session:
     async def _read_ahead(self, text: str) -> None:
         turn = self._turn
         speaking = turn is not None and not turn.complete
-        if self._prewarm is None or self._conversation is None or speaking or not text.strip():
+        if self._prewarm is None or self._conversation is None or speaking:
             return
         heard = [] if turn is None or self._greeting else turn.reply.token_ids
         self._prewarm.read(self._conversation.preview(text, heard))
@@ -244,8 +246,6 @@ class Session:
         if self._digits:
             conversation.note(f"(Keys pressed: {self._digits})")
             self._digits = ""
-        if not text.strip():
-            return
         try:
             prompt = conversation.ask(text)
         except PromptTooLong:
@@ -283,7 +283,9 @@ class Session:
         if self._audio is None or voice is None:
             return None
         options = self._shared.settings.speech
-        return Speech(reply, voice, self._audio, options, self._channel.send, self._metrics, self.frame_sent)
+        normaliser = self._shared.normaliser
+        send, metrics = self._channel.send, self._metrics
+        return Speech(reply, voice, self._audio, options, normaliser, send, metrics, self.frame_sent)
 
     async def _run_turn(self, turn: Turn) -> None:
         reply = turn.reply
