@@ -18,6 +18,7 @@ from service.equipment import Equipment
 from service.gateway import Gateway
 from service.lifecycle import Lifecycle, State
 from service.metrics import Metrics
+from service.normalising import make_normaliser
 from service.settings import Settings
 from service.speech_detector import SpeechModel
 from tts_adapter.pace_model import PaceModel
@@ -66,7 +67,7 @@ def create_app(
     lifecycle = Lifecycle(engine, voice, metrics, announce)
     pace_model = PaceModel(settings.pacing.slo_ms / 1000)
     speech_model = SpeechModel() if settings.listen.vad else None
-    equipment = Equipment(engine, voice, settings, metrics, calls, pace_model, speech_model)
+    equipment = Equipment(engine, voice, settings, metrics, calls, pace_model, speech_model, make_normaliser(settings))
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:

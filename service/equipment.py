@@ -7,6 +7,7 @@ from service.calls import Calls
 from service.metrics import Metrics
 from service.settings import Settings
 from service.speech_detector import SpeechModel
+from tts_adapter.normaliser import Normaliser
 from tts_adapter.pace_model import PaceModel
 from tts_adapter.voice import Voice
 
@@ -22,3 +23,4 @@ class Equipment:
     calls: Calls
     pace_model: PaceModel
     speech_model: SpeechModel | None = None
+    normaliser: Normaliser | None = None

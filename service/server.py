@@ -49,7 +49,11 @@ def run(args: argparse.Namespace) -> int:
         print(f"voicepace: cannot listen on {where}: {error.strerror}", file=sys.stderr)
         return 1
     with listener:
-        return serve(settings, listener)
+        try:
+            return serve(settings, listener)
+        except SettingsError as error:
+            print(f"voicepace: {error}", file=sys.stderr)
+            return 2
 
 
 def serve(settings: Settings, listener: socket.socket) -> int:

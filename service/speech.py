@@ -16,6 +16,7 @@ from service.playback_ledger import mark_name
 from service.protocols.events import AudioFormat, Command, Fault, SendAudio, SendMark
 from service.reply import Reply
 from tts_adapter.audio import Resampler, encode
+from tts_adapter.normaliser import Normaliser, Spoken
 from tts_adapter.options import SpeechOptions
 from tts_adapter.playout import Frame, Playout
 from tts_adapter.segmenter import Segment, Segmenter
@@ -46,6 +47,7 @@ class Speech:
         voice: speaks.
         audio: the call's format.
         options: filter, segments, playout.
+        normaliser: writes out numbers and the like for a voice that reads them badly; None for one that does so itself.
         send: the call's way out.
         metrics: of the call's surface.
         sent: told of every frame whose send has returned, with the time.
@@ -57,6 +59,7 @@ class Speech:
         voice: Voice,
         audio: AudioFormat,
         options: SpeechOptions,
+        normaliser: Normaliser | None,
         send: Send,
         metrics: StreamMetrics,
         sent: Callable[[SentFrame, float], None],
@@ -68,12 +71,13 @@ class Speech:
         self._sent = sent
         self._loop = asyncio.get_running_loop()
         self._utterance: Utterance = voice.open(reply.turn_id)
+        self._normaliser = normaliser
         self._filter = TextFilter() if options.filter_text else None
         self._segmenter = Segmenter(options.segments)
         self._playout = Playout(audio.sample_rate_hz, options.playout, FRAME_MS)
         self._resampler = Resampler(voice.sample_rate_hz, audio.sample_rate_hz)
         self._ready: list[Segment] = []
-        self._spans: list[tuple[int, int]] = []
+        self._pushed: list[tuple[Segment, Spoken | None]] = []
         self._text_alarm = Alarm()
         self._audio_alarm = Alarm()
         self._room_alarm = Alarm()
@@ -142,8 +146,9 @@ class Speech:
     async def _push_segment(self, segment: Segment) -> None:
         if self._reply.first_segment_at is None:
             self._reply.first_segment_at = self._loop.time()
-        self._spans.append((self._raw(segment.start), self._raw(segment.end)))
-        await self._utterance.push(segment.text)
+        spoken = self._normaliser.spoken(segment.text) if self._normaliser else None
+        self._pushed.append((segment, spoken))
+        await self._utterance.push(segment.text if spoken is None else spoken.text)
 
     def _raw(self, position: int) -> int:
         return self._filter.raw_position(position) if self._filter else position
@@ -190,7 +195,9 @@ class Speech:
     def _spoken_char(self, frame: Frame) -> int:
         """The character of the reply that is reached when `frame` has been played."""
         position = self._playout.position_at(frame.position)
-        if not 0 <= position.segment < len(self._spans):
+        if not 0 <= position.segment < len(self._pushed):
             return 0
-        start, end = self._spans[position.segment]
-        return start + int(position.fraction * (end - start))
+        segment, spoken = self._pushed[position.segment]
+        if spoken is None:
+            return self._raw(segment.start + int(position.fraction * len(segment.text)))
+        return self._raw(segment.start + spoken.written_position(int(position.fraction * len(spoken.text))))

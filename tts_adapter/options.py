@@ -1,6 +1,6 @@
 """Settings of pacing and speech. The service's settings tree embeds these; the descriptions are its documentation."""
 
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -114,8 +114,10 @@ class SpeechOptions(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     filter_text: bool = Field(default=True, description="Turn markdown, code, links and emoji into speakable text.")
-    normalise: bool = Field(
-        default=False, description="Write out numbers, money, dates and units in English before a voice gets them."
+    normalise: Literal["auto", "on", "off"] = Field(
+        default="auto",
+        description="Write out numbers, money, dates and units in English before a voice gets them. `auto`: for the local "
+        "voices; the services do it themselves.",
     )
     vocabulary_file: str | None = Field(
         default=None, description="File with lines `written = spoken`, e.g. `SQL = sequel`."

@@ -17,9 +17,18 @@ HOLDS_MS = (0.0, 20.0, 45.0, 90.0, 120.0, 180.0, 250.0)
 _WARM_REPLIES = 3
 
 
-def run(argv: Sequence[str] | None = None) -> int:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which traces, and how."""
+    parser.add_argument("traces", nargs="*", type=Path, help="trace files; the recorded and generated ones if none")
+    parser.add_argument("--hold-ms", type=float, default=PacingOptions().max_first_hold_ms, help="longest first hold")
+    parser.add_argument("--timer-ms", type=float, default=0.0, help="wake up late by up to this (uniform)")
+    parser.add_argument("--replies", type=int, default=200, help="replies per generated trace")
+    parser.add_argument("--seed", type=int, default=1, help="of the generated traces")
+    parser.add_argument("--json", action="store_true", help="end with one JSON document")
+
+
+def run(arguments: argparse.Namespace) -> int:
     """Print a table and, with `--json`, one JSON document as the last line. Returns the exit code."""
-    arguments = _parser().parse_args(argv)
     options = PacingOptions(max_first_hold_ms=arguments.hold_ms)
     try:
         traces = [load(path) for path in arguments.traces] or [
@@ -34,17 +43,6 @@ def run(argv: Sequence[str] | None = None) -> int:
     if arguments.json:
         print(json.dumps({"options": options.model_dump(), "timer_ms": arguments.timer_ms, "traces": results}))
     return 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="voicepace bench pacing", description=__doc__)
-    parser.add_argument("traces", nargs="*", type=Path, help="trace files; the recorded and generated ones if none")
-    parser.add_argument("--hold-ms", type=float, default=PacingOptions().max_first_hold_ms, help="longest first hold")
-    parser.add_argument("--timer-ms", type=float, default=0.0, help="wake up late by up to this (uniform)")
-    parser.add_argument("--replies", type=int, default=200, help="replies per generated trace")
-    parser.add_argument("--seed", type=int, default=1, help="of the generated traces")
-    parser.add_argument("--json", action="store_true", help="end with one JSON document")
-    return parser
 
 
 def result(trace: Trace, options: PacingOptions, timer_ms: float = 0.0, seed: int = 1) -> dict[str, Any]:

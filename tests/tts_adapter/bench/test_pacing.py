@@ -1,10 +1,11 @@
 """The bars of pacing, on generated traces in virtual time, and the command."""
 
+import argparse
 import json
 
 import pytest
 
-from tts_adapter.bench.pacing import outcome_of, run
+from tts_adapter.bench.pacing import add_arguments, outcome_of, run
 from tts_adapter.bench.traces import generated
 from tts_adapter.options import PacingOptions
 
@@ -12,6 +13,12 @@ REPLIES = 200
 FAST = ["steps-29ms-2.4", "steps-29ms-2.4-correlated", "steps-30ms-2.4-jitter", "steps-20ms-3", "plain-15ms"]
 PUBLISHED = ["l4-published", "l4-published-correlated", "l4-published-jitter"]
 OTHERS = ["l4-published-stalls", "steps-45ms-2.45"]
+
+
+def bench(*words: str) -> int:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    return run(parser.parse_args(words))
 
 
 @pytest.mark.parametrize("name", FAST)
@@ -57,7 +64,7 @@ def test_more_hold_never_costs_much_share() -> None:
 
 
 def test_the_command_ends_with_one_json_document(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["--replies", "4", "--json"]) == 0
+    assert bench("--replies", "4", "--json") == 0
     last = json.loads(capsys.readouterr().out.splitlines()[-1])
     names = [trace["name"] for trace in last["traces"]]
     assert "l4-published" in names
@@ -65,5 +72,5 @@ def test_the_command_ends_with_one_json_document(capsys: pytest.CaptureFixture[s
 
 
 def test_the_command_names_a_file_that_is_no_trace(tmp_path: object, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run([f"{tmp_path}/missing.json"]) == 2
+    assert bench(f"{tmp_path}/missing.json") == 2
     assert "missing.json" in capsys.readouterr().out
