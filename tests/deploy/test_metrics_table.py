@@ -1,15 +1,10 @@
 """deploy/METRICS.md says of every metric what a scrape says, and names no other."""
 
 import re
-from pathlib import Path
-
-import pytest
 
 from service.metrics import FIRST_AUDIO_STAGES, MAX_DEPTH, Metrics
 from service.protocols.catalog import CATALOG
 from tests.deploy.metrics_table import METRICS_PAGE, documented, scraped
-
-SCRAPES = Path(__file__).parent / "scrapes"
 
 
 def exercised(metrics: Metrics) -> str:
@@ -27,14 +22,6 @@ def exercised(metrics: Metrics) -> str:
 
 def test_every_metric_of_the_service_is_in_the_table_with_its_type_and_labels() -> None:
     assert documented("voicepace_") == scraped(exercised(Metrics("m")), "voicepace_")
-
-
-@pytest.mark.parametrize("scrape", sorted(SCRAPES.glob("vllm*.txt")), ids=lambda path: path.stem)
-def test_the_engine_has_the_metrics_the_table_says_it_has(scrape: Path) -> None:
-    engine = scraped(scrape.read_text(), "vllm:")
-    table = documented("vllm:")
-    assert table
-    assert {name: engine.get(name) for name in table} == table
 
 
 def test_the_series_of_all_dialects_together_stay_under_the_documented_bound() -> None:
