@@ -16,6 +16,7 @@ from engine.api import EngineDead, EngineError, GenerateRequest, RequestRefused,
 from engine.chat_tokenizer import HfChatTokenizer, pieces_for
 from engine.launch import Launcher
 from engine.options import EngineOptions
+from engine.refusals import check
 from engine.reply import Reply
 from engine.step_log import StepLog
 from engine.step_tap import tap
@@ -147,17 +148,12 @@ class VllmEngine:
     def _sampling_params(self, request: GenerateRequest) -> Any:
         """vLLM's parameters, refused here where vLLM would fail later or less clearly."""
         from vllm import SamplingParams
+        from vllm.exceptions import VLLMClientError
         from vllm.sampling_params import RequestOutputKind
 
+        check(request, self.max_model_len, self.client.model_config.get_vocab_size())
         room = self.max_model_len - len(request.prompt_token_ids)
-        if not request.prompt_token_ids:
-            raise RequestRefused("prompt", "is empty")
-        if room < 1:
-            length = len(request.prompt_token_ids)
-            raise RequestRefused("prompt", f"{length} tokens leave no room in {self.max_model_len}")
         sampling: Sampling = request.sampling
-        if sampling.max_tokens < 1:
-            raise RequestRefused("max_tokens", "must be at least 1")
         try:
             return SamplingParams(
                 max_tokens=min(sampling.max_tokens, room),
@@ -169,7 +165,7 @@ class VllmEngine:
                 repetition_penalty=sampling.repetition_penalty,
                 output_kind=RequestOutputKind.DELTA,
             )
-        except ValueError as error:
+        except (ValueError, VLLMClientError) as error:
             raise _refusal(error) from error
 
     def _translated(self, error: Exception) -> Exception:
