@@ -5,6 +5,10 @@ import importlib
 
 BENCHES = {
     "pacing": ("tts_adapter.bench.pacing", "the pacer against an optimum that knows the future, on engine traces"),
+    "readahead": (
+        "service.readahead_bench",
+        "what reading partial words ahead gains over prefix caching, on the engine",
+    ),
 }
 
 

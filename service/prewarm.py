@@ -33,6 +33,11 @@ class Prewarm:
         if self._task is None or self._task.done():
             self._task = self._tasks.create_task(self._run(), name="prewarm")
 
+    async def done(self) -> None:
+        """Return once everything asked for has been read."""
+        if self._task is not None:
+            await asyncio.wait([self._task])
+
     async def stop(self) -> None:
         """The final words are here: nothing more is to be read ahead."""
         self._next = None
