@@ -145,7 +145,10 @@ export class Call {
   }
 
   #ended(reason) {
-    if (reason === "draining") return; // the socket closes next, and the connection comes back by itself
+    if (reason === "draining") {
+      this.view.notice("The service is about to stop."); // the socket closes next, and the connection tries again
+      return;
+    }
     this.#quiet();
     this.connection.close(`The service ended the call (${String(reason).replaceAll("_", " ")})`);
   }

@@ -4,6 +4,7 @@ import { acceptanceLength } from "./bursts.js";
 import { OBJECTIVE_MS, quantile, shareWithin, starved } from "./gaps.js";
 import { audioStages } from "./reply.js";
 
+const MOST_GAPS = 20000; // of a call; the oldest go first
 const MEANING = { prefill: "prompt read", segment: "first clause", synthesis: "voice", framing: "frame" };
 const byId = (id) => document.getElementById(id);
 
@@ -24,6 +25,7 @@ export class Figures {
     if (this.reply !== reply) this.counted = 0;
     this.reply = reply;
     this.gaps.push(...reply.gaps.slice(this.counted));
+    this.gaps.splice(0, this.gaps.length - MOST_GAPS);
     this.counted = reply.gaps.length;
     this.frame ||= requestAnimationFrame(() => {
       this.frame = 0;

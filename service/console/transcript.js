@@ -2,10 +2,12 @@
 
 import { acceptedMarks, colourOf } from "./bursts.js";
 
+const MOST_LINES = 200; // the oldest go first
+
 export class Transcript {
   constructor(log) {
     this.log = log;
-    this.replies = new Map(); // turn_id -> {paragraph, spans}, of this call
+    this.reply = null; // {turnId, paragraph, spans} of the one under way
     this.hypothesis = null;
   }
 
@@ -29,14 +31,14 @@ export class Transcript {
   }
 
   newCall() {
-    this.replies.clear();
+    this.reply = null;
   }
 
   token(reply, token) {
-    if (!this.replies.has(reply.turnId)) {
-      this.replies.set(reply.turnId, { paragraph: this.#line("reply"), spans: [] });
+    if (this.reply?.turnId !== reply.turnId) {
+      this.reply = { turnId: reply.turnId, paragraph: this.#line("reply"), spans: [] };
     }
-    const { paragraph, spans } = this.replies.get(reply.turnId);
+    const { paragraph, spans } = this.reply;
     const span = document.createElement("span");
     span.className = `token burst-${colourOf(token.burst)}`;
     span.textContent = token.text;
@@ -51,7 +53,7 @@ export class Transcript {
 
   /** Strike what the caller did not hear, to the character. */
   cut(reply) {
-    const { spans } = this.replies.get(reply.turnId) ?? { spans: [] };
+    const spans = this.reply?.turnId === reply.turnId ? this.reply.spans : [];
     let room = (reply.heard ?? "").length;
     for (const span of spans) {
       const text = span.textContent;
@@ -71,6 +73,7 @@ export class Transcript {
     const line = document.createElement("p");
     line.className = className;
     this.log.append(line);
+    if (this.log.childElementCount > MOST_LINES) this.log.firstElementChild.remove();
     return line;
   }
 

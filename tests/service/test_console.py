@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
+from websockets.sync.client import connect
 
 from engine.api import GenerateRequest
 from engine.fake import Script, ScriptedEngine
@@ -60,6 +61,7 @@ def page(browser: Page, service: Running) -> Iterator[Page]:
     browser.errors.clear()
     browser.open(service.http)
     yield browser
+    browser.open("about:blank")
     assert browser.errors == []
 
 
@@ -234,6 +236,35 @@ def test_a_voice_token_needs_a_key_and_opens_one_path_for_a_minute() -> None:
     assert not token_valid(token, "/v1/voice", ["of-all-replicas"], expires_s)
     assert not token_valid(token, "/v1/jambonz", ["of-all-replicas"], expires_s - TOKEN_LIFE_S)
     assert Credentials(settings().auth).path_token("/v1/voice") == ""
+
+
+def test_a_full_service_and_a_call_that_it_ends_are_told(browser: Page) -> None:
+    small = settings(server__max_calls="1", server__max_waiting_calls="0", server__idle_timeout_s="1.5")
+    with running_service(small, Scripted(), None) as full:
+        browser.open(full.http)
+        with connect(full.ws + "/v1/voice", proxy=None):
+            browser.click("#call")
+            browser.until("document.querySelector('#status').textContent.includes('takes no more calls')")
+            assert browser.text("#call") == "Hang up"
+        browser.until("document.querySelector('#status').dataset.state === 'open'")
+        assert "Connected again" not in browser.text("#log"), "no call was lost"
+        browser.until("document.querySelector('#status').textContent === 'The service ended the call (idle)'")
+        assert browser.text("#call") == "Start call"
+    browser.errors.clear()  # the refused upgrade that the browser reports
+
+
+@pytest.mark.engine
+def test_the_real_engine_and_voice_in_the_console(browser: Page, real_service: Running) -> None:
+    browser.errors.clear()
+    browser.open(real_service.http)
+    say(browser, "Say one short sentence about bread.")
+    browser.until("document.querySelector('#first-audio').textContent.includes('s')", 90)
+    played(browser, 0.5)
+    assert player(browser, "peak") > 0.01
+    assert browser.text("#announce") == browser.text(".reply") != ""
+    assert float(browser.text("#acceptance")) >= 1
+    browser.open("about:blank")
+    assert browser.errors == []
 
 
 def test_without_a_voice_the_call_goes_on_as_text(browser: Page) -> None:
