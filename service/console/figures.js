@@ -60,7 +60,7 @@ export class Figures {
   }
 
   #heard(reply, fate) {
-    const rows = [["heard", fate.heard], ["shown, not heard", fate.unheard], ["generated, no text sent", fate.undelivered]];
+    const rows = [["heard", fate.heard], ["shown, not heard", fate.unheard], ["generated, not sent", fate.undelivered]];
     bar("heard-bar", "heard-list", rows.map((row) => [...row, `${row[1]} ${row[1] === 1 ? "token" : "tokens"}`]), [2, 1, 4]);
     const words = reply.heard.trim();
     set("heard", words ? `Kept in the history: “${words}”` : "Nothing was heard, so nothing is kept in the history.");

@@ -63,7 +63,7 @@ def converse(page: Page) -> None:
     page.until("document.querySelectorAll('.reply')[1]?.textContent.endsWith('afternoon?')")
     page.until("Number(document.querySelector('#playing').textContent.split(' ')[1]) > 3")
     page.press("Escape")
-    page.until("document.querySelector('.unheard')")
+    page.until("document.querySelector('.reply .unheard')")
     page.evaluate("document.activeElement.blur()")
 
 
@@ -75,11 +75,11 @@ def main(folder: Path) -> None:
         running_service(settings, ScriptedEngine(reply, SCRIPT), ToneVoice()) as service,
         chromium(Path(profile)) as page,
     ):
-        page.command("Emulation.setDeviceMetricsOverride", width=1280, height=880, deviceScaleFactor=1, mobile=False)
+        page.command("Emulation.setDeviceMetricsOverride", width=1280, height=905, deviceScaleFactor=1, mobile=False)
         page.open(service.http)
         converse(page)
-        save(shot(page, 1280, 880, "light"), folder / "desktop-light.png")
-        save(shot(page, 1280, 880, "dark"), folder / "desktop-dark.png")
+        save(shot(page, 1280, 905, "light"), folder / "desktop-light.png")
+        save(shot(page, 1280, 905, "dark"), folder / "desktop-dark.png")
         screens = [shot(page, 390, 844, "light"), shot(page, 390, 844, "dark", ".figures")]
         phone = Image.new("RGB", (390 * 2 + 20, 844), "#8d95a3")
         for number, screen in enumerate(screens):

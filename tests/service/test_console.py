@@ -137,7 +137,7 @@ def test_an_interrupt_by_key_silences_and_shows_what_was_heard(page: Page, servi
     say(page, "tell me at length")
     played(page, 0.6)
     page.press("Escape")
-    page.until("document.querySelector('.unheard')")
+    page.until("document.querySelector('.reply .unheard')")
     assert page.evaluate(f"{CALL} call.player.sources.size + call.player.waiting)") in (0, None)
     heard = page.evaluate(
         "[...document.querySelectorAll('.reply .token')].map((t) => t.firstChild?.data ?? '').join('')"
@@ -163,7 +163,7 @@ def test_the_interrupt_button_follows_the_reply(page: Page) -> None:
     page.until("!document.querySelector('#interrupt').disabled")
     played(page, 0.3)
     page.click("#interrupt")
-    page.until("document.querySelector('.unheard') && document.querySelector('#interrupt').disabled")
+    page.until("document.querySelector('.reply .unheard') && document.querySelector('#interrupt').disabled")
 
 
 def test_talking_interrupts_where_it_is_switched_on(page: Page) -> None:
@@ -172,8 +172,38 @@ def test_talking_interrupts_where_it_is_switched_on(page: Page) -> None:
     page.evaluate("window.SpeechRecognition = undefined")
     say(page, "tell me at length")
     page.until("document.querySelector('.reply')")
-    page.until("document.querySelector('.unheard')")
+    page.until("document.querySelector('.reply .unheard')")
     page.click("#talk")
+
+
+# Stands in for the browser's recogniser, which headless browsers do not have: the test says what was recognised.
+RECOGNISER = """window.SpeechRecognition = window.webkitSpeechRecognition = class {
+  start() { window.recogniser = this; }
+  stop() { this.onend(); }
+  hear(transcript, isFinal) { this.onresult({ results: [Object.assign([{ transcript }], { isFinal })] }); }
+};"""
+
+
+def test_speaking_sends_words_as_they_are_recognised(browser: Page, service: Running) -> None:
+    browser.errors.clear()
+    script = browser.command("Page.addScriptToEvaluateOnNewDocument", source=RECOGNISER)
+    browser.open(service.http)
+    browser.click("#speak")
+    browser.until("window.recogniser && document.querySelector('#status').dataset.state === 'open'")
+    assert browser.evaluate("document.querySelector('#speak').ariaPressed") == "true"
+    browser.evaluate("recogniser.hear('hello the', false)")
+    assert browser.text(".said.hypothesis") == "hello the"
+    browser.evaluate("recogniser.hear('hello there', true), recogniser.onend()")
+    replied(browser)
+    assert browser.evaluate("[...document.querySelectorAll('.said')].map((e) => e.textContent)") == ["hello there"]
+    assert "user\nhello there\n" in prompts(service)[-1]
+    assert browser.text("#speak") == "Speak"
+    browser.click("#speak")
+    browser.evaluate("recogniser.onerror({ error: 'no-speech' }), recogniser.onend()")
+    assert "no-speech" in browser.text("#hint")
+    browser.command("Page.removeScriptToEvaluateOnNewDocument", identifier=script["identifier"])
+    browser.open("about:blank")
+    assert browser.errors == []
 
 
 def test_a_lost_connection_comes_back_and_says_so(browser: Page, service: Running) -> None:
@@ -302,7 +332,7 @@ def test_text_can_be_read_on_a_phone_in_both_schemes(page: Page, scheme: str) ->
     say(page, "tell me at length")
     page.until("document.querySelectorAll('.reply .token').length > 30")
     page.press("Escape")
-    page.until("document.querySelector('.unheard')")
+    page.until("document.querySelector('.reply .unheard')")
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     assert page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches") == (scheme == "dark")
     small = "[...document.querySelectorAll('button, #text')].filter((e) => e.offsetHeight && e.offsetHeight < 40)"
