@@ -21,6 +21,8 @@ from engine.reply import Reply
 from engine.step_log import StepLog
 from engine.step_tap import tap
 
+_LAST_BREATH_S = 5.0
+
 
 class VllmEngine:
     """Implements `engine.api.Engine`. `start` may be called again after the engine has died.
@@ -114,14 +116,15 @@ class VllmEngine:
 
         # vLLM cancels the task that would tell them.
         client.output_processor.propagate_error(EngineDeadError())
+        processes = _core_processes(client)
         await asyncio.to_thread(client.shutdown, timeout=0)
+        await asyncio.to_thread(_reap, processes)
         # Its `__del__` shuts down once more, and at the interpreter's exit that only prints a traceback.
         client.shutdown = _nothing
 
     def core_pids(self) -> tuple[int, ...]:
         """Process ids of the engine core, for health checks and tests."""
-        manager = self.client.engine_core.resources.engine_manager
-        return () if manager is None else tuple(process.pid for process in manager.processes)
+        return tuple(process.pid for process in _core_processes(self.client))
 
     async def generate(self, request: GenerateRequest) -> AsyncGenerator[TokenBurst, None]:
         """One burst per step of the core; closing the iterator aborts the request."""
@@ -183,6 +186,20 @@ class VllmEngine:
         if isinstance(cause, ValueError):
             return _refusal(cause)
         return EngineError(f"the engine failed on a request: {type(cause or error).__name__}")
+
+
+def _core_processes(client: Any) -> list[Any]:
+    manager = client.engine_core.resources.engine_manager
+    return [] if manager is None else list(manager.processes)
+
+
+def _reap(processes: list[Any]) -> None:
+    """Wait for processes that were told to end, so that none is left behind, not even as a zombie."""
+    for process in processes:
+        process.join(_LAST_BREATH_S)
+        if process.is_alive():
+            process.kill()
+            process.join()
 
 
 def _nothing(timeout: float | None = None) -> None:

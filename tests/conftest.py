@@ -8,6 +8,9 @@ import warnings
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+# Here and not at the end of the run, where hypothesis' own plugin would import it: CPython 3.11 can fail to parse a
+# module ("AST constructor recursion depth mismatch") late in a long asynchronous run.
+import hypothesis  # noqa: F401
 import pytest
 
 from engine.vllm_engine import VllmEngine
