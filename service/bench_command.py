@@ -4,6 +4,7 @@ import argparse
 import importlib
 
 BENCHES = {
+    "published": ("engine.bench.published", "strategies of speculation against plain decoding on this machine"),
     "pacing": ("tts_adapter.bench.pacing", "the pacer against an optimum that knows the future, on engine traces"),
     "readahead": (
         "service.readahead_bench",

@@ -1,0 +1,58 @@
+from pathlib import Path
+
+import pytest
+
+from engine import embedded_model
+from engine.api import EngineStartError
+from engine.bench import published, published_host
+from engine.bench.published_host import cut_draft_model
+from tests.engine.bench.published_host import flags
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    monkeypatch.setattr(embedded_model, "ready", lambda cache_dir, progress: folder)
+    return folder
+
+
+def test_the_draft_model_is_cut_once(checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cuts: list[tuple[Path, int]] = []
+
+    def cut(source: Path, folder: Path, layers: int) -> None:
+        cuts.append((source, layers))
+        (folder / "config.json").write_text("{}")
+
+    monkeypatch.setattr(published_host, "_cut", cut)
+    for _ in range(2):
+        assert cut_draft_model(tmp_path, 6, print) == tmp_path / "model-first-6"
+    assert cuts == [(checkpoint, 6)]
+    assert (tmp_path / "model-first-6" / "config.json").exists()
+    assert cut_draft_model(tmp_path, 3, print) == tmp_path / "model-first-3"
+
+
+def test_a_cut_that_fails_leaves_nothing_and_says_why(checkpoint: Path, tmp_path: Path) -> None:
+    # The folder holds no model: the program that cuts says so in its last line.
+    with pytest.raises(EngineStartError, match="draft model: "):
+        cut_draft_model(tmp_path, 6, lambda line: None)
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_without_the_embedded_model_only_the_draft_arm_falls_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ready(cache_dir: Path, progress: object) -> Path:
+        raise EngineStartError("embedded model: not here")
+
+    monkeypatch.setattr(embedded_model, "ready", ready)
+    args = flags()
+    assets, missing = published._assets(args, published.base_settings("cpu-demo", {}), ["none", "draft_model"])
+    assert missing == {"draft_model": "embedded model: not here"}
+    assert assets.draft_model is None
+
+
+def test_a_profiles_heads_belong_to_its_model() -> None:
+    args = flags("--profile", "l4-llama3-8b")
+    settings = published.base_settings("l4-llama3-8b", {})
+    assert published._assets(args, settings, ["medusa"])[0].medusa_heads == "./heads/llama-3-8b-instruct"
+    other = flags("--profile", "l4-llama3-8b", "--model", "owner/name")
+    assert published._assets(other, {**settings, "model": "owner/name"}, ["medusa"])[0].medusa_heads is None
