@@ -69,9 +69,10 @@ class Figures:
     """One arm on one kind of prompt at one concurrency. None: there was nothing to take it from.
 
     Attributes:
-        replies: how many.
+        blocks: how many; each holds all prompts once.
+        replies: of all blocks.
         differing: replies whose text is not plain decoding's.
-        tokens: generated.
+        tokens: generated, in all blocks together.
         prompt_tokens: read.
         cached_tokens: of those, from the prefix cache.
         time_s: of all blocks together.
@@ -86,6 +87,7 @@ class Figures:
         acceptance_by_depth: at index d - 1 the share of steps with d or more drafts that kept d or more.
     """
 
+    blocks: int
     replies: int
     differing: int
     tokens: int
@@ -127,6 +129,7 @@ def figures(blocks: Sequence[Block], references: Mapping[str, str]) -> Figures:
     tokens = sum(count for reply in replies for _, count in reply.bursts)
     time_s = sum(block.wall_s for block in blocks)
     return Figures(
+        blocks=len(blocks),
         replies=len(replies),
         differing=sum(reply.text != references.get(reply.prompt, reply.text) for reply in replies),
         tokens=tokens,

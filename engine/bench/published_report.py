@@ -97,7 +97,8 @@ def _line(row: Mapping[str, Any], overhead_bytes: int | None) -> str:
     quick = "" if speedup is None else "{value:.2f} [{low:.2f} {high:.2f}]".format(**speedup)
     depth = " ".join(f"{100 * share:.0f}%" for share in row["acceptance_by_depth"])
     values = (
-        *(row["prompts"], str(row["concurrency"]), row["arm"], str(row["tokens"]), f"{row['time_s']:.1f}"),
+        *(row["prompts"], str(row["concurrency"]), row["arm"], f"{row['tokens'] / row['blocks']:.0f}"),
+        f"{row['time_s'] / row['blocks']:.1f}",
         *(_number(row["ttft_ms"], 0), _number(row["ttft_p99_ms"], 0), _number(row["tit_ms"], 1)),
         *(_number(row["tit_p99_ms"], 1), _number(row["tokens_per_second"], 1), _number(row["tokens_per_step"], 2)),
         *(quick, "?" if overhead_bytes is None else f"{overhead_bytes / 2**20:+.0f}"),
@@ -109,6 +110,7 @@ def _line(row: Mapping[str, Any], overhead_bytes: int | None) -> str:
 def _notes(found: Mapping[str, Any]) -> list[str]:
     plain = found["arms"].get(PLAIN, {}).get("memory_bytes")
     notes = [
+        "tokens, time: of one pass over the prompts, on average. kept by depth: of drafts that long, in steps with drafts.",
         "TIT: engine's, step gap / tokens of the step. Times as quick: plain TIT / its TIT. +MiB: resident memory of",
         "the engine core's processes, against plain decoding's"
         + ("" if plain is None else f" {plain / 2**20:.0f} MiB")

@@ -52,7 +52,7 @@ def test_blocks_of_an_arm_are_added_up() -> None:
     found = figures(
         [block("none", reply("a", (1, 1), (1.04, 1)), wall_s=2), block("none", reply("a", (9, 1)), wall_s=3)], {}
     )
-    assert (found.replies, found.tokens, found.time_s) == (2, 3, 5)
+    assert (found.blocks, found.replies, found.tokens, found.time_s) == (2, 2, 3, 5)
 
 
 def test_acceptance_at_a_depth_counts_only_steps_that_drafted_so_far() -> None:
