@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol, cast
 
 from engine import embedded_model
-from engine.api import Engine, EngineStartError
+from engine.api import Engine, EngineError, EngineStartError
 from engine.options import EngineOptions
 
 Progress = Callable[[str], None]
@@ -53,13 +53,16 @@ class VllmHost:
         """The core drops its blocks only once it has let go of the last request.
 
         Raises:
-            TimeoutError: it still holds one after ten seconds.
+            EngineError: it still holds one after ten seconds.
         """
         from engine.vllm_engine import VllmEngine
 
-        async with asyncio.timeout(10):
-            while not await cast(VllmEngine, engine).client.reset_prefix_cache():
-                await asyncio.sleep(0.02)
+        try:
+            async with asyncio.timeout(10):
+                while not await cast(VllmEngine, engine).client.reset_prefix_cache():
+                    await asyncio.sleep(0.02)
+        except TimeoutError as error:
+            raise EngineError("the engine holds on to a reply that has ended") from error
 
     def memory_bytes(self, engine: Engine) -> int | None:
         """Of the core's processes and their children. On a GPU this is host memory only."""

@@ -60,7 +60,8 @@ class Outcome:
 
     Attributes:
         blocks: in the order in which they were run.
-        memory_bytes: of each arm's core processes after its last block.
+        memory_bytes: of each arm's core processes after equally many blocks: memory is taken up as the KV cache is
+            gone through, and plain decoding goes on for all arms.
         not_run: reason by arm, for arms that were not run or not to the end.
     """
 
@@ -99,6 +100,7 @@ class Run:
             raise EngineStartError("the engine options for plain decoding are refused")
         others = [(arm.name, arm.options) for arm in arms if arm.name != PLAIN and arm.options is not None]
         self._outcome.not_run |= {arm.name: arm.reason for arm in arms if arm.options is None}
+        self._announce(len(others))
         async with self._started(plain) as engine:
             if not others or not self._work.resident_pairs:
                 await self._alone(PLAIN, engine)
@@ -115,6 +117,11 @@ class Run:
                     async with self._started(options) as other:
                         await self._alone(name, other)
         return self._outcome
+
+    def _announce(self, others: int) -> None:
+        engines = 2 * others if others and self._work.resident_pairs else 1 + others
+        cells = len(self._work.kinds) * len(self._work.concurrency)
+        self._progress(f"{engines * cells * 2 * self._work.rounds} blocks of {self._work.prompts} dialogues")
 
     @asynccontextmanager
     async def _started(self, options: EngineOptions) -> AsyncIterator[Engine]:
@@ -153,7 +160,8 @@ class Run:
                 for arm, engine in order if pair % 2 == 0 else reversed(order):
                     await self._block(arm, engine, kind, concurrency, pair, name)
         self._remember_memory(name, other)
-        self._remember_memory(PLAIN, plain)
+        if PLAIN not in self._outcome.memory_bytes:
+            self._remember_memory(PLAIN, plain)
 
     def _cells(self) -> Iterator[tuple[str, int]]:
         for kind in self._work.kinds:
@@ -167,7 +175,7 @@ class Run:
 
     async def _block(self, arm: str, engine: Engine, kind: str, concurrency: int, pair: int, group: str) -> None:
         """All prompts of a kind, `concurrency` dialogues at a time, in an order that both arms of a pair share."""
-        self._progress(f"{kind}, {concurrency} at a time: {arm} (block {pair + 1})")
+        self._progress(f"block {len(self._outcome.blocks) + 1}: {kind}, {concurrency} at a time, {arm}")
         await self._host.forget(engine)
         dialogues = list(DIALOGUES[kind][: self._work.prompts])
         random.Random(f"{self._work.seed} {kind} {concurrency} {pair}").shuffle(dialogues)
@@ -210,7 +218,7 @@ async def read(engine: Engine, request: GenerateRequest, prompt: str) -> ReplyTr
     """One reply to its end.
 
     Raises:
-        EngineError: as the engine raises it.
+        EngineError: as the engine raises it, or the reply was broken off.
     """
     clock = asyncio.get_running_loop().time
     begun = clock()
@@ -223,6 +231,8 @@ async def read(engine: Engine, request: GenerateRequest, prompt: str) -> ReplyTr
             pieces += burst.pieces
             drafts = burst.draft_steps or drafts
             cached = max(cached, burst.cached_tokens)
+            if burst.finish_reason in ("abort", "error"):
+                raise EngineError(f"a reply was broken off ({burst.finish_reason})")
             if burst.token_ids:
                 ttft_s = clock() - begun if ttft_s is None else ttft_s
                 bursts.append((burst.core_time_s, len(burst.token_ids)))

@@ -53,6 +53,8 @@ class DraftingEngine(ScriptedEngine):
             async for burst in bursts:
                 self.most_running = max(self.most_running, self.running)
                 last = burst.finish_reason is not None and self.name != "none"
+                if self.name in self.host.broken_off and burst.finish_reason is not None:
+                    burst = replace(burst, finish_reason="error")
                 yield replace(burst, draft_steps=DRAFT_STEPS) if last else burst
 
 
@@ -71,6 +73,7 @@ class ScriptedHost:
         self.started: list[DraftingEngine] = []
         self.made: dict[str, DraftingEngine] = {}
         self.forgotten: list[str] = []
+        self.broken_off: frozenset[str] = frozenset()
         self.most_resident = 0
 
     def make(self, options: EngineOptions) -> Engine:
@@ -84,7 +87,9 @@ class ScriptedHost:
 
     def memory_bytes(self, engine: Engine) -> int | None:
         assert isinstance(engine, DraftingEngine)
-        return {"none": 500 * MEBIBYTE, "ngram": 520 * MEBIBYTE}.get(engine.name)
+        fresh = {"none": 500 * MEBIBYTE, "ngram": 520 * MEBIBYTE}.get(engine.name)
+        # It grows with what the engine has done.
+        return None if fresh is None else fresh + MEBIBYTE * len(engine.requests)
 
 
 def flags(*argv: str) -> argparse.Namespace:

@@ -32,11 +32,18 @@ def test_the_draft_model_is_cut_once(checkpoint: Path, tmp_path: Path, monkeypat
     assert cut_draft_model(tmp_path, 3, print) == tmp_path / "model-first-3"
 
 
-def test_a_cut_that_fails_leaves_nothing_and_says_why(checkpoint: Path, tmp_path: Path) -> None:
-    # The folder holds no model: the program that cuts says so in its last line.
-    with pytest.raises(EngineStartError, match="draft model: "):
-        cut_draft_model(tmp_path, 6, lambda line: None)
-    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+def test_a_cut_that_fails_leaves_nothing_and_says_why(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "python"
+    program.write_text(
+        '#!/bin/sh\necho "$@" > "$5/arguments"\necho warning >&2\necho "ValueError: layers: 99" >&2\nexit 1\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setattr(published_host.sys, "executable", str(program))
+    with pytest.raises(EngineStartError, match="^draft model: ValueError: layers: 99$"):
+        cut_draft_model(tmp_path, 99, lambda line: None)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "python"]
 
 
 def test_without_the_embedded_model_only_the_draft_arm_falls_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,7 +75,29 @@ def test_two_engines_at_most_are_resident_and_none_is_left() -> None:
     assert host.most_resident == 2
     assert not host.started
     assert {block.group for block in outcome.blocks if block.arm == "none"} == {"ngram", "draft_model"}
-    assert outcome.memory_bytes == {"none": 500 * MEBIBYTE, "ngram": 520 * MEBIBYTE}
+
+
+@pytest.mark.parametrize("resident_pairs", [True, False])
+def test_memory_is_compared_after_equal_work(resident_pairs: bool) -> None:
+    outcome = measure(ScriptedHost(), replace(SMALL, resident_pairs=resident_pairs), ("none", "draft_model", "ngram"))
+    assert outcome.memory_bytes["ngram"] - outcome.memory_bytes["none"] == 20 * MEBIBYTE
+    assert "draft_model" not in outcome.memory_bytes
+
+
+def test_a_reply_that_is_broken_off_is_no_figure() -> None:
+    host = ScriptedHost()
+    host.broken_off = frozenset({"ngram"})
+    outcome = measure(host)
+    assert outcome.not_run == {"ngram": "a reply was broken off (error)"}
+
+
+def test_the_blocks_announced_are_those_run() -> None:
+    for names in (("none",), ("none", "ngram", "draft_model")):
+        for resident_pairs in (True, False):
+            lines: list[str] = []
+            run = Run(ScriptedHost(), replace(SMALL, resident_pairs=resident_pairs), lines.append)
+            outcome = run_virtual(run.measure([arm(name) for name in names]))
+            assert lines[0] == f"{len(outcome.blocks)} blocks of 8 dialogues"
 
 
 def test_one_engine_at_a_time_if_asked() -> None:
