@@ -19,7 +19,7 @@ FLAGS = (
     # A microphone that beeps once a second, and nobody who must be asked for it.
     + ["--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream"]
 )
-ANSWER_S = 60.0
+ANSWER_S = 120.0
 
 
 class ScriptFailed(AssertionError):
