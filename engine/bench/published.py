@@ -113,7 +113,14 @@ def measure(
     about = provenance(sys.argv[1:], workload.seed)
     assets, missing = _assets(args, settings, names)
     arms = [arm(name, settings, assets) for name in names if name not in missing]
-    outcome = asyncio.run(Run(host, workload, _progress).measure(arms))
+    bench = Run(host, workload, _progress)
+    try:
+        outcome = asyncio.run(bench.measure(arms))
+    except KeyboardInterrupt:
+        # A whole run takes an hour on a small machine: what is there is shown.
+        outcome = bench.interrupted(arms)
+        if not outcome.blocks:
+            raise
     outcome.not_run |= missing
     options = {each.name: each.options.model_dump(exclude_unset=True) for each in arms if each.options is not None}
     return published_report.document(outcome, workload, options, about), in_words(about["machine"])

@@ -77,13 +77,16 @@ class Run:
         host: makes the engines.
         workload: what to run.
         progress: takes a line for every step.
+
+    Attributes:
+        outcome: what there is so far.
     """
 
     def __init__(self, host: Host, workload: Workload, progress: Callable[[str], None] = lambda line: None) -> None:
         self._host = host
         self._work = workload
         self._progress = progress
-        self._outcome = Outcome()
+        self.outcome = Outcome()
         self._numbers = 0
 
     async def measure(self, arms: Sequence[Arm]) -> Outcome:
@@ -99,7 +102,7 @@ class Run:
         if plain is None:
             raise EngineStartError("the engine options for plain decoding are refused")
         others = [(arm.name, arm.options) for arm in arms if arm.name != PLAIN and arm.options is not None]
-        self._outcome.not_run |= {arm.name: arm.reason for arm in arms if arm.options is None}
+        self.outcome.not_run |= {arm.name: arm.reason for arm in arms if arm.options is None}
         self._announce(len(others))
         async with self._started(plain) as engine:
             if not others or not self._work.resident_pairs:
@@ -110,13 +113,21 @@ class Run:
                         async with self._started(options) as other:
                             await self._in_turns(name, other, engine)
                     if engine.dead:
-                        raise EngineDead(f"plain decoding: {self._outcome.not_run.get(name, 'the engine has gone')}")
+                        raise EngineDead(f"plain decoding: {self.outcome.not_run.get(name, 'the engine has gone')}")
         if not self._work.resident_pairs:
             for name, options in others:
                 with self._noted(name):
                     async with self._started(options) as other:
                         await self._alone(name, other)
-        return self._outcome
+        return self.outcome
+
+    def interrupted(self, arms: Sequence[Arm]) -> Outcome:
+        """What there is of a run that did not end by itself; arms without all their blocks are named."""
+        for arm in arms:
+            blocks = sum(block.arm == arm.name for block in self.outcome.blocks)
+            if arm.name != PLAIN and blocks < 2 * self._work.rounds * len(list(self._cells())):
+                self.outcome.not_run.setdefault(arm.name, "interrupted")
+        return self.outcome
 
     def _announce(self, others: int) -> None:
         engines = 2 * others if others and self._work.resident_pairs else 1 + others
@@ -140,7 +151,7 @@ class Run:
         try:
             yield
         except EngineError as error:
-            self._outcome.not_run[name] = str(error)
+            self.outcome.not_run[name] = str(error)
 
     async def _warm_up(self, engine: Engine) -> None:
         """As many requests at a time as there will be, not counted."""
@@ -160,7 +171,7 @@ class Run:
                 for arm, engine in order if pair % 2 == 0 else reversed(order):
                     await self._block(arm, engine, kind, concurrency, pair, name)
         self._remember_memory(name, other)
-        if PLAIN not in self._outcome.memory_bytes:
+        if PLAIN not in self.outcome.memory_bytes:
             self._remember_memory(PLAIN, plain)
 
     def _cells(self) -> Iterator[tuple[str, int]]:
@@ -171,11 +182,11 @@ class Run:
     def _remember_memory(self, name: str, engine: Engine) -> None:
         used = self._host.memory_bytes(engine)
         if used is not None:
-            self._outcome.memory_bytes[name] = used
+            self.outcome.memory_bytes[name] = used
 
     async def _block(self, arm: str, engine: Engine, kind: str, concurrency: int, pair: int, group: str) -> None:
         """All prompts of a kind, `concurrency` dialogues at a time, in an order that both arms of a pair share."""
-        self._progress(f"block {len(self._outcome.blocks) + 1}: {kind}, {concurrency} at a time, {arm}")
+        self._progress(f"block {len(self.outcome.blocks) + 1}: {kind}, {concurrency} at a time, {arm}")
         await self._host.forget(engine)
         dialogues = list(DIALOGUES[kind][: self._work.prompts])
         random.Random(f"{self._work.seed} {kind} {concurrency} {pair}").shuffle(dialogues)
@@ -183,7 +194,7 @@ class Run:
         begun = clock()
         replies = await self._replies(engine, dialogues, concurrency, self._work.reply_tokens)
         wall_s = clock() - begun
-        self._outcome.blocks.append(Block(arm, kind, concurrency, pair, group, wall_s, tuple(replies)))
+        self.outcome.blocks.append(Block(arm, kind, concurrency, pair, group, wall_s, tuple(replies)))
 
     async def _replies(
         self, engine: Engine, dialogues: Sequence[Dialogue], concurrency: int, tokens: int

@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 
 import pytest
@@ -63,3 +64,15 @@ def test_a_profiles_heads_belong_to_its_model() -> None:
     assert published._assets(args, settings, ["medusa"])[0].medusa_heads == "./heads/llama-3-8b-instruct"
     other = flags("--profile", "l4-llama3-8b", "--model", "owner/name")
     assert published._assets(other, {**settings, "model": "owner/name"}, ["medusa"])[0].medusa_heads is None
+
+
+@pytest.mark.engine
+def test_the_first_layers_of_the_embedded_model_are_a_model(model_cache_dir: Path, tmp_path: Path) -> None:
+    checkpoint = embedded_model.ready(model_cache_dir, print)
+    published_host._cut(checkpoint, tmp_path, 2)
+    whole, cut = (json.loads((folder / "config.json").read_text()) for folder in (checkpoint, tmp_path))
+    assert cut["num_hidden_layers"] == 2
+    assert cut["vocab_size"] == whole["vocab_size"]
+    names = {"tokenizer.json", "model.safetensors"}
+    assert names <= {path.name for path in tmp_path.iterdir()}
+    assert (tmp_path / "model.safetensors").stat().st_size < (checkpoint / "model.safetensors").stat().st_size / 2

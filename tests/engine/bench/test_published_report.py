@@ -61,6 +61,28 @@ def test_an_arm_that_dies_on_the_way_is_not_passed_off_as_whole(host: ScriptedHo
     assert "ngram: not run: the scripted engine has died" in table(found, "a machine")
 
 
+def test_a_run_that_is_interrupted_shows_what_it_has(host: ScriptedHost) -> None:
+    def reply(name: str, prompt: str) -> str:
+        if name == "draft_model" and len(host.forgotten) > 10:
+            raise KeyboardInterrupt
+        return WORDS
+
+    host.reply = reply
+    text = table(document(host), "a machine")
+    assert "ngram: not run" not in text
+    assert "draft_model: not run to the end: interrupted" in text
+    assert not host.started
+
+
+def test_an_interrupt_before_the_first_block_is_one(host: ScriptedHost) -> None:
+    def reply(name: str, prompt: str) -> str:
+        raise KeyboardInterrupt
+
+    host.reply = reply
+    with pytest.raises(KeyboardInterrupt):
+        document(host)
+
+
 def test_the_table_counts_differing_replies(host: ScriptedHost) -> None:
     host.reply = lambda name, prompt: "something else" if (name, "dishwasher" in prompt) == ("ngram", True) else WORDS
     lines = table(document(host, "--arms", "ngram"), "a machine").splitlines()
