@@ -18,6 +18,7 @@ from engine.bench.published_arms import ARMS, PLAIN, Assets, arm, base_settings
 from engine.bench.published_host import Host, VllmHost, cut_draft_model
 from engine.bench.published_prompts import DIALOGUES
 from engine.bench.published_run import Run, Workload
+from engine.hardware import read_cpu
 from engine.options import EMBEDDED_MODEL
 from engine.profiles import PROFILES
 from engine.provenance import in_words, provenance
@@ -48,8 +49,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--resident",
         choices=("pairs", "one"),
-        default="pairs",
-        help="pairs: plain decoding and one arm in memory, taking turns; one: a single engine at a time, not in turns",
+        help="pairs: plain decoding and one arm in memory, taking turns; one: a single engine at a time, not in turns "
+        "(default: pairs on a CPU, one on a GPU, whose memory an engine takes for itself)",
     )
     parser.add_argument("--quick", action="store_true", help="none and ngram, 1 and 4 at a time, conversational")
     parser.add_argument("--seed", type=int, default=0, help="of the order of the prompts and of the bootstrap")
@@ -90,7 +91,7 @@ def workload_of(args: argparse.Namespace) -> Workload:
         reply_tokens=args.tokens or usual.reply_tokens,
         rounds=args.rounds,
         seed=args.seed,
-        resident_pairs=args.resident == "pairs",
+        resident_pairs=args.resident == "pairs" if args.resident else read_cpu() is not None,
     )
 
 

@@ -105,21 +105,24 @@ class Run:
         self.outcome.not_run |= {arm.name: arm.reason for arm in arms if arm.options is None}
         self._announce(len(others))
         async with self._started(plain) as engine:
-            if not others or not self._work.resident_pairs:
-                await self._alone(PLAIN, engine)
             if self._work.resident_pairs:
-                for name, options in others:
-                    with self._noted(name):
-                        async with self._started(options) as other:
-                            await self._in_turns(name, other, engine)
-                    if engine.dead:
-                        raise EngineDead(f"plain decoding: {self.outcome.not_run.get(name, 'the engine has gone')}")
+                await self._pairs(others, engine)
+            if not any(block.arm == PLAIN for block in self.outcome.blocks):
+                await self._alone(PLAIN, engine)
         if not self._work.resident_pairs:
             for name, options in others:
                 with self._noted(name):
                     async with self._started(options) as other:
                         await self._alone(name, other)
         return self.outcome
+
+    async def _pairs(self, others: Sequence[tuple[str, EngineOptions]], plain: Engine) -> None:
+        for name, options in others:
+            with self._noted(name):
+                async with self._started(options) as other:
+                    await self._in_turns(name, other, plain)
+            if plain.dead:
+                raise EngineDead(f"plain decoding: {self.outcome.not_run.get(name, 'the engine has gone')}")
 
     def interrupted(self, arms: Sequence[Arm]) -> Outcome:
         """What there is of a run that did not end by itself; arms without all their blocks are named."""

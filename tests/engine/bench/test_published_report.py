@@ -9,6 +9,7 @@ from engine.bench import published
 from engine.bench.published_plot import svg
 from engine.bench.published_report import table
 from engine.fake import Script
+from engine.hardware import CpuFacts
 from tests.engine.bench.published_host import MEBIBYTE, SCRIPTS, WORDS, ScriptedHost, flags
 from tests.virtual_time import run_virtual
 
@@ -136,6 +137,14 @@ def test_the_command_prints_the_table_and_ends_with_json(
     assert found["provenance"]["machine"]["cpus"] >= 1
     assert lines[-2] == f"plot: {plot}"
     assert plot.read_text().startswith("<svg")
+
+
+def test_two_engines_are_resident_where_their_memory_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(published, "read_cpu", lambda: None)
+    assert not published.workload_of(flags()).resident_pairs
+    assert published.workload_of(flags("--resident", "pairs")).resident_pairs
+    monkeypatch.setattr(published, "read_cpu", lambda: CpuFacts((0, 1), native_bfloat16=False))
+    assert published.workload_of(flags()).resident_pairs
 
 
 def test_quick_is_two_arms_on_one_kind(host: ScriptedHost, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -111,6 +111,11 @@ def test_plain_decoding_alone_is_measured_too() -> None:
     assert [block.arm for block in measure(ScriptedHost(), names=("none",)).blocks] == ["none"] * 4
 
 
+def test_plain_decoding_is_measured_where_no_arm_starts() -> None:
+    outcome = measure(ScriptedHost(broken=frozenset({"ngram"})))
+    assert [block.arm for block in outcome.blocks] == ["none"] * 4
+
+
 def test_turns_of_a_dialogue_follow_each_other() -> None:
     host = ScriptedHost()
     outcome = measure(host, Workload(kinds=("multi_turn",), concurrency=(2,), prompts=2, reply_tokens=11))
