@@ -6,7 +6,7 @@ one and the scripted one) keeps this contract, and closing the iterator of `gene
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 FinishReason = Literal["stop", "length", "abort", "error"]
 
@@ -103,8 +103,18 @@ class ChatTokenizer(Protocol):
     def decode(self, token_ids: Sequence[int]) -> str:
         """Text of the ids, special tokens left out."""
 
-    def render(self, messages: Sequence[Mapping[str, str]], *, add_generation_prompt: bool) -> str:
-        """The chat template's text for `messages` (role, content)."""
+    def render(
+        self,
+        messages: Sequence[Mapping[str, str]],
+        *,
+        add_generation_prompt: bool,
+        tools: Sequence[Mapping[str, Any]] = (),
+    ) -> str:
+        """The chat template's text for `messages` (role, content) and the tools on offer.
+
+        Raises:
+            ValueError: the template refuses them.
+        """
 
 
 class Engine(Protocol):

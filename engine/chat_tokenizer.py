@@ -35,8 +35,14 @@ class HfChatTokenizer:
         """Text of the ids, special tokens left out."""
         return cast(str, self._tokenizer.decode(list(token_ids), skip_special_tokens=True))
 
-    def render(self, messages: Sequence[Mapping[str, str]], *, add_generation_prompt: bool) -> str:
-        """The chat template's text for `messages`.
+    def render(
+        self,
+        messages: Sequence[Mapping[str, str]],
+        *,
+        add_generation_prompt: bool,
+        tools: Sequence[Mapping[str, Any]] = (),
+    ) -> str:
+        """The chat template's text for `messages` and the tools on offer.
 
         Raises:
             ValueError: the model has no chat template, or the template refuses these messages.
@@ -45,7 +51,10 @@ class HfChatTokenizer:
 
         try:
             text = self._tokenizer.apply_chat_template(
-                [dict(message) for message in messages], tokenize=False, add_generation_prompt=add_generation_prompt
+                [dict(message) for message in messages],
+                tools=[dict(tool) for tool in tools] or None,
+                tokenize=False,
+                add_generation_prompt=add_generation_prompt,
             )
         except TemplateError as error:
             raise ValueError(f"the model's chat template refuses the conversation: {error}") from error

@@ -4,8 +4,10 @@ Ids 0-255 are bytes, then three special tokens, then words (with the space befor
 Any text encodes to ids and back to itself. Pure.
 """
 
+import json
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 BEGIN, END, END_OF_TEXT = "<|im_start|>", "<|im_end|>", "<|endoftext|>"
 _SPECIAL = (BEGIN, END, END_OF_TEXT)
@@ -59,9 +61,16 @@ class WordTokenizer:
                 out += self._words[token_id - _FIRST_WORD].encode()
         return out.decode("utf-8", errors="replace")
 
-    def render(self, messages: Sequence[Mapping[str, str]], *, add_generation_prompt: bool) -> str:
-        """ChatML: begin, role, newline, content, end, newline."""
-        text = "".join(f"{BEGIN}{message['role']}\n{message['content']}{END}\n" for message in messages)
+    def render(
+        self,
+        messages: Sequence[Mapping[str, str]],
+        *,
+        add_generation_prompt: bool,
+        tools: Sequence[Mapping[str, Any]] = (),
+    ) -> str:
+        """ChatML: begin, role, newline, content, end, newline; the tools as JSON in front."""
+        text = json.dumps(list(tools)) if tools else ""
+        text += "".join(f"{BEGIN}{message['role']}\n{message['content']}{END}\n" for message in messages)
         return text + (f"{BEGIN}assistant\n" if add_generation_prompt else "")
 
     def _word_id(self, word: str) -> int | None:

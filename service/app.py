@@ -21,6 +21,7 @@ from service.metrics import Metrics
 from service.normalising import make_normaliser
 from service.settings import Settings
 from service.speech_detector import SpeechModel
+from service.tool_use import MakeReader
 from tts_adapter.pace_model import PaceModel
 from tts_adapter.voice import Voice
 
@@ -67,7 +68,10 @@ def create_app(
     lifecycle = Lifecycle(engine, voice, metrics, announce)
     pace_model = PaceModel(settings.pacing.slo_ms / 1000)
     speech_model = SpeechModel() if settings.listen.vad else None
-    equipment = Equipment(engine, voice, settings, metrics, calls, pace_model, speech_model, make_normaliser(settings))
+    tool_reader = _tool_reader(engine, settings.openai.tool_parser)
+    equipment = Equipment(
+        engine, voice, settings, metrics, calls, pace_model, speech_model, make_normaliser(settings), tool_reader
+    )
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -87,6 +91,16 @@ def create_app(
     if hasattr(type(engine), "client"):  # the scripted engine has none to put the handlers on
         openai_api.mount(app, cast(openai_api.LlmEngine, engine), settings, metrics)
     return Service(app, lifecycle, calls)
+
+
+def _tool_reader(engine: Engine, parser_name: str | None) -> MakeReader | None:
+    """What reads the tool calls of a reply; None without a parser, or an engine that has any."""
+    if parser_name is None or not hasattr(type(engine), "client"):
+        return None
+    from engine.tool_calls import ToolCallReader
+
+    client = cast(openai_api.LlmEngine, engine)
+    return lambda tools: ToolCallReader(parser_name, client.client.get_tokenizer(), tools)
 
 
 async def _run(lifecycle: Lifecycle, failed: Callable[[], None]) -> None:

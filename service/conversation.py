@@ -8,6 +8,7 @@ of one reply and the beginning of the next.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from engine.api import ChatTokenizer
 
@@ -33,14 +34,22 @@ class Conversation:
     Args:
         tokenizer: of the model.
         system_prompt: told to the model first.
+        tools: offered to the model, as in the OpenAI chat API; may be set again until the first `ask`.
         max_prompt_tokens: a prompt over this drops the oldest exchanges, half of them at once, so that the following
             turns hit the prefix cache again.
     """
 
-    def __init__(self, tokenizer: ChatTokenizer, system_prompt: str, max_prompt_tokens: int) -> None:
+    def __init__(
+        self,
+        tokenizer: ChatTokenizer,
+        system_prompt: str,
+        max_prompt_tokens: int,
+        tools: Sequence[Mapping[str, Any]] = (),
+    ) -> None:
         self._tokenizer = tokenizer
         self._system = {"role": "system", "content": system_prompt}
         self._max_prompt_tokens = max_prompt_tokens
+        self.tools = tools
         self._exchanges: list[Exchange] = []
         self._base: list[int] = []
         self._unanswered: list[str] = []
@@ -80,6 +89,32 @@ class Conversation:
         self._going_on = True
         self._prompt = list(self._base)
         return tuple(self._prompt)
+
+    def called(self, reply_ids: Sequence[int], results: Sequence[str]) -> tuple[int, ...]:
+        """The last reply called tools, and these are their results: the ids of the prompt for the reply to them.
+
+        What was called and found stays in the prompts until the exchange is dropped for length.
+
+        Raises:
+            PromptTooLong: and nothing is changed.
+        """
+        told = [{"role": "tool", "content": result} for result in results]
+        following = self._tokenizer.encode(self._after_reply(told))
+        prompt = self._prompt + self._content(reply_ids) + following
+        if len(prompt) > self._max_prompt_tokens:
+            raise PromptTooLong
+        self._prompt = prompt
+        return tuple(prompt)
+
+    @property
+    def template_knows_tools(self) -> bool:
+        """Whether the model's chat template shows it the tools, and their results."""
+        said: list[Mapping[str, str]] = [self._system, {"role": "user", "content": "."}]
+        try:
+            self._after_reply([{"role": "tool", "content": "."}])
+            return self._render(said) != self._tokenizer.render(said, add_generation_prompt=True)
+        except ValueError:
+            return False
 
     def preview(self, text: str, heard_ids: Sequence[int]) -> tuple[int, ...]:
         """The ids that `ask` would give if `heard_ids` of the last reply were heard and the caller said `text`; nothing
@@ -136,9 +171,11 @@ class Conversation:
 
     def _following(self, user: str) -> str:
         """What the template puts between the last reply's text and the next one's."""
+        return self._after_reply([{"role": "user", "content": user}])
+
+    def _after_reply(self, messages: Sequence[Mapping[str, str]]) -> str:
         said: list[Mapping[str, str]] = [{"role": "user", "content": "."}, {"role": "assistant", "content": _REPLY}]
-        whole = self._render([self._system, *said, {"role": "user", "content": user}])
-        return whole.partition(_REPLY)[2]
+        return self._render([self._system, *said, *messages]).partition(_REPLY)[2]
 
     def _render(self, messages: list[Mapping[str, str]]) -> str:
-        return self._tokenizer.render(messages, add_generation_prompt=True)
+        return self._tokenizer.render(messages, add_generation_prompt=True, tools=self.tools)

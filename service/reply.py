@@ -1,6 +1,7 @@
 """What is known of one reply while it grows: its tokens, its text, its timing. Pure."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import AsyncGenerator, Iterator
 from dataclasses import dataclass, field
 from itertools import accumulate
 
@@ -72,9 +73,12 @@ class Reply:
         return tokens, gap_s
 
     def heard_ids(self, chars: int) -> list[int]:
-        """Ids of the tokens whose text lies wholly within the first `chars` characters."""
-        ends = accumulate(len(piece) for piece in self.pieces)
-        return [token for token, end in zip(self.token_ids, ends, strict=True) if end <= chars]
+        """Ids of the tokens whose text lies wholly within the first `chars` characters, up to the last one with text."""
+        ends = list(accumulate(len(piece) for piece in self.pieces))
+        count = sum(end <= chars for end in ends)
+        while count and not self.pieces[count - 1]:
+            count -= 1
+        return self.token_ids[:count]
 
     def timings_ms(self) -> dict[str, float]:
         """What the client is told at the end of the turn (milliseconds, but for counts and ratios)."""
@@ -110,3 +114,9 @@ class Reply:
 
     def _since_asked(self, at: float | None) -> float | None:
         return None if at is None else (at - self.asked_at) * 1e3
+
+
+async def spoken(text: str, now: float) -> AsyncGenerator[TokenBurst, None]:
+    """A text of our own as a reply: one token per word, so that what was heard of it can be kept."""
+    words = re.findall(r"\S+\s*|\s+", text)
+    yield TokenBurst(tuple(range(len(words))), tuple(words), now, finish_reason="stop")

@@ -6,11 +6,10 @@ caller next speaks (or interrupts), and only that enters the history.
 """
 
 import asyncio
-import re
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Literal, assert_never
 
-from engine.api import EngineDead, GenerateRequest, RequestRefused, Sampling, TokenBurst
+from engine.api import EngineDead, GenerateRequest, RequestRefused, TokenBurst
 from service.channel import CallLost, Channel
 from service.conversation import Conversation, PromptTooLong
 from service.equipment import Equipment
@@ -38,13 +37,15 @@ from service.protocols.events import (
     MarkReached,
     Played,
     Ready,
+    ToolCall,
     ToolResult,
     UserText,
 )
 from service.protocols.events import Reply as ProtocolReply
 from service.rate_limit import RateLimit
-from service.reply import Reply, ReplyToken
+from service.reply import Reply, ReplyToken, spoken
 from service.speech import SentFrame, Speech
+from service.tool_use import ToolUse, offered
 from service.turn import Turn
 from tts_adapter.pacer import Pacer
 
@@ -72,6 +73,7 @@ class Session:
         self._conversation: Conversation | None = None
         self._prewarm: Prewarm | None = None
         self._hearing: Hearing | None = None
+        self._tools: ToolUse | None = None
         self._audio: AudioFormat | None = None
         self._turn: Turn | None = None
         self._turn_task: asyncio.Task[None] | None = None
@@ -193,7 +195,7 @@ class Session:
             case ProtocolReply(frames):
                 await self._channel.send_frames(frames)
             case ToolResult():
-                await self._channel.send(Fault("no_tool_call", "no tool call is waiting for a result", "tool_call_id"))
+                await self._tool_result(event)
             case CallerAudio(payload):
                 if self._hearing is not None:
                     self._hearing.hear(payload)
@@ -205,7 +207,10 @@ class Session:
         engine = self._shared.engine
         room = engine.max_model_len - options.max_reply_tokens
         self._conversation = Conversation(
-            engine.tokenizer, started.system_prompt or options.system_prompt, min(options.max_history_tokens, room)
+            engine.tokenizer,
+            started.system_prompt or options.system_prompt,
+            min(options.max_history_tokens, room),
+            started.tools if self._shared.tool_reader is not None else (),
         )
         self._audio = started.audio
         # A native client may report what it played or not; until it first does, what was sent counts.
@@ -215,6 +220,12 @@ class Session:
         if options.read_ahead:
             self._prewarm = Prewarm(engine, self._tasks, self.call_id)
         await self._channel.send(Ready(self.call_id))
+        if started.tools:
+            try:
+                self._tools = offered(started.tools, self._shared.tool_reader, engine.tokenizer, self._conversation)
+            except RequestRefused as refused:
+                self._conversation.tools = ()
+                await self._channel.send(Fault("no_tools", refused.reason, refused.parameter))
         if self._audio is not None and self._shared.voice is None:
             await self._channel.send(Fault("no_voice", "this service runs without a voice", "audio"))
             self._audio = None
@@ -224,7 +235,7 @@ class Session:
             self._hearing.start(self._tasks)
         if started.greeting:
             self._greeting = True
-            self._begin_turn(self._spoken(started.greeting))
+            self._begin_turn(spoken(started.greeting, self._loop.time()))
 
     async def _read_ahead(self, text: str) -> None:
         turn = self._turn
@@ -254,20 +265,24 @@ class Session:
         self._begin_turn(self._generate(prompt))
 
     def _generate(self, prompt: tuple[int, ...]) -> AsyncGenerator[TokenBurst, None]:
-        options = self._shared.settings.conversation
-        sampling = Sampling(
-            max_tokens=options.max_reply_tokens,
-            temperature=options.temperature,
-            top_p=options.top_p,
-            repetition_penalty=options.repetition_penalty,
-        )
-        request = GenerateRequest(f"{self.call_id}-{self._turns}", prompt, sampling)
-        return self._shared.engine.generate(request)
+        sampling = self._shared.settings.conversation.sampling
+        bursts = self._shared.engine.generate(GenerateRequest(f"{self.call_id}-{self._turns}", prompt, sampling))
+        return bursts if self._tools is None else self._tools.read(bursts)
 
-    async def _spoken(self, text: str) -> AsyncGenerator[TokenBurst, None]:
-        """A text of our own as a reply: one token per word, so that what was heard of it can be kept."""
-        words = re.findall(r"\S+\s*|\s+", text)
-        yield TokenBurst(tuple(range(len(words))), tuple(words), self._loop.time(), finish_reason="stop")
+    async def _tool_result(self, result: ToolResult) -> None:
+        turn, conversation = self._turn, self._conversation
+        if self._tools is None or turn is None or conversation is None or not self._tools.take(result):
+            await self._channel.send(Fault("no_tool_call", "no tool call is waiting for a result", "tool_call_id"))
+            return
+        results = self._tools.results()
+        if results is None:
+            return
+        if self._turn_task is not None:
+            await asyncio.wait([self._turn_task])
+        try:
+            self._begin_turn(self._generate(conversation.called(turn.reply.token_ids, results)))
+        except PromptTooLong:
+            await self._channel.send(Fault("too_long", "longer than the model can read", "content"))
 
     def _begin_turn(self, bursts: AsyncGenerator[TokenBurst, None]) -> None:
         reply = Reply(self._turns, self._loop.time())
@@ -289,10 +304,12 @@ class Session:
 
     async def _run_turn(self, turn: Turn) -> None:
         reply = turn.reply
-        reason: Literal["stop", "length", "error"] = "error"
+        reason: Literal["stop", "length", "error", "tool_calls"] = "error"
+        calls: list[ToolCall] = []
         try:
             await turn.run()
-            reason = "length" if reply.finish_reason == "length" else "stop"
+            calls = [] if self._tools is None else self._tools.called(reply.turn_id)
+            reason = "tool_calls" if calls else "length" if reply.finish_reason == "length" else "stop"
         except* EngineDead:
             await self._channel.send(Fault("engine_unavailable", "the engine has failed; it is being restarted"))
         except* RequestRefused as refused:
@@ -300,6 +317,8 @@ class Session:
         turn.complete = True
         self._metrics.turn_ended(reason)
         self._metrics.first_audio(reply.first_audio_stages_s())
+        for call in calls:
+            await self._channel.send(call)
         await self._channel.send(EndTurn(reply.turn_id, reason, timings_ms=reply.timings_ms()))
 
     async def _cancel_turn(self) -> bool:
@@ -321,6 +340,8 @@ class Session:
         asked_at = self._loop.time()
         cut = await self._cancel_turn()
         self._turn = None
+        if self._tools is not None:
+            self._tools.drop()
         reply = turn.reply
         if cut or interrupt is not None or self._audio is not None:
             # Also where everything had been sent: the bridge may still be playing it.

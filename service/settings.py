@@ -15,6 +15,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
 
+from engine.api import Sampling
 from engine.options import EngineOptions
 from engine.profiles import PROFILES
 from service.barge_in import BargeInOptions
@@ -135,6 +136,16 @@ class ConversationOptions(Section):
         160.0, gt=0, description="Words per minute, to estimate what was heard where a bridge reports no position."
     )
 
+    @property
+    def sampling(self) -> Sampling:
+        """How replies are sampled."""
+        return Sampling(
+            max_tokens=self.max_reply_tokens,
+            temperature=self.temperature,
+            top_p=self.top_p,
+            repetition_penalty=self.repetition_penalty,
+        )
+
 
 class ListenOptions(BargeInOptions):
     """What is done with the caller's audio."""
@@ -160,7 +171,9 @@ class OpenAIOptions(Section):
     stream_unit: Literal["token", "burst"] = Field(
         "token", description="What one streamed chunk holds: one token, or all tokens of an engine step."
     )
-    tool_parser: str | None = Field(None, description="Name of the engine's tool-call parser; none turns tools off.")
+    tool_parser: str | None = Field(
+        None, description="Name of the engine's tool-call parser, also for native calls; none turns tools off."
+    )
 
 
 class ScriptedOptions(Section):

@@ -16,15 +16,23 @@ class NativeBridge:
         call_id: of the call.
         audio: asked for; None: a text call.
         greeting: to be said first.
+        tools: offered to the model.
+
+    Attributes:
+        messages: everything the service said in text.
     """
 
     dialect = "native"
     subprotocol = None
 
-    def __init__(self, call_id: str = "c", audio: AudioFormat | None = None, greeting: str | None = None) -> None:
+    def __init__(
+        self, call_id: str = "c", audio: AudioFormat | None = None, greeting: str | None = None, tools: Any = None
+    ) -> None:
         self.audio = audio
         self._call_id = call_id
         self._greeting = greeting
+        self._tools = tools
+        self.messages: list[dict[str, Any]] = []
         self._speaker = Speaker(audio.frame_bytes * 50 if audio else 1)
         self._turn_id = 0
 
@@ -34,7 +42,8 @@ class NativeBridge:
 
     def opening(self) -> list[Frame]:
         audio = self.audio and {"encoding": self.audio.encoding, "sample_rate_hz": self.audio.sample_rate_hz}
-        return [_dump({"type": "start", "call_id": self._call_id, "audio": audio, "greeting": self._greeting})]
+        body = {"type": "start", "call_id": self._call_id, "audio": audio, "greeting": self._greeting}
+        return [_dump({**body, "tools": self._tools})]
 
     def say(self, text: str, now: float) -> list[Frame] | Transcript:
         return [_dump({"type": "user_text", "text": text})]
@@ -53,6 +62,7 @@ class NativeBridge:
             self._speaker.push(data, now)
             return [AudioArrived(data)], []
         message: dict[str, Any] = json.loads(data)
+        self.messages.append(message)
         match message["type"]:
             case "token":
                 facts: list[Fact] = [TextArrived(message["text"])]

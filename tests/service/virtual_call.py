@@ -8,6 +8,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 from starlette.websockets import WebSocketState
 
@@ -23,6 +24,7 @@ from service.protocols.catalog import CATALOG
 from service.protocols.events import Frame, UserText
 from service.session import Session
 from service.settings import load_settings
+from service.tool_use import MakeReader
 from tests.service.native_bridge import bridge_of
 from tts_adapter.pace_model import PaceModel
 from tts_adapter.voices.tone import ToneVoice
@@ -65,12 +67,20 @@ class VirtualCall:
         prompts: the words of every prompt that reached the engine, oldest first.
     """
 
-    def __init__(self, name: str, engine: ScriptedEngine, prompts: list[str], **flags: str) -> None:
+    def __init__(
+        self,
+        name: str,
+        engine: ScriptedEngine,
+        prompts: list[str],
+        bridge: Bridge | None = None,
+        tool_reader: MakeReader | None = None,
+        **flags: str,
+    ) -> None:
         settings = load_settings(
             {"scripted.enabled": "true", **{key.replace("__", "."): text for key, text in flags.items()}}, environ={}
         )
         entry = CATALOG["native" if name.startswith("native") else name]
-        self.bridge: Bridge = bridge_of(name)
+        self.bridge: Bridge = bridge or bridge_of(name)
         self.engine = engine
         self.prompts = prompts
         self.facts: list[tuple[float, Fact]] = []
@@ -79,7 +89,7 @@ class VirtualCall:
         self._inbound: asyncio.Queue[Frame | None] = asyncio.Queue()
         calls = Calls(Admission(8, None), 0, 0.0)
         pace_model = PaceModel(settings.pacing.slo_ms / 1000)
-        equipment = Equipment(engine, ToneVoice(), settings, self.metrics, calls, pace_model)
+        equipment = Equipment(engine, ToneVoice(), settings, self.metrics, calls, pace_model, tool_reader=tool_reader)
         dialect = entry.make()
         self.socket = FakeSocket(self._arrived)
         channel = Channel(self.socket, dialect, settings.server.send_timeout_s)  # type: ignore[arg-type]
@@ -141,7 +151,7 @@ class VirtualCall:
 
 @asynccontextmanager
 async def virtual_call(
-    name: str, reply: str | Callable[[str], str] = REPLY, script: Script = SCRIPT, **flags: str
+    name: str, reply: str | Callable[[str], str] = REPLY, script: Script = SCRIPT, **rest: Any
 ) -> AsyncIterator[VirtualCall]:
     """A started call of the dialect `name`; `reply` may be a function of the prompt's words. Nothing is left at the end."""
     prompts: list[str] = []
@@ -152,7 +162,7 @@ async def virtual_call(
 
     engine = ScriptedEngine(answer, script)
     await engine.start()
-    call = VirtualCall(name, engine, prompts, **flags)
+    call = VirtualCall(name, engine, prompts, **rest)
     before = len(asyncio.all_tasks())
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(call.run())
