@@ -96,6 +96,14 @@ def test_the_interval_spans_prompts_and_pairs() -> None:
     assert tit_ratio(plain, arm, seed=1) == found
 
 
+def test_the_interval_spans_pairs_that_differ_as_a_whole() -> None:
+    plain = [block("none", reply("a", (0, 1), (0.04, 1)), pair=n) for n in (0, 1)]
+    arm = [block("ngram", reply("a", (0, 1), (seconds, 1)), pair=n) for n, seconds in enumerate((0.02, 0.04))]
+    found = tit_ratio(plain, arm, seed=1)
+    assert found is not None
+    assert (found.low, found.value, found.high) == pytest.approx((1, 0.08 / 0.06, 2))
+
+
 def test_prompts_are_compared_with_themselves_in_the_same_pair() -> None:
     plain = [
         block("none", reply("a", (0, 1), (0.04, 1)), reply("only plain", (0, 1), (9.0, 1)), pair=0),

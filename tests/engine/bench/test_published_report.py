@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 
-from engine.bench import published
+from engine.bench import published, published_report
+from engine.bench.published_figures import Block, ReplyTrace
 from engine.bench.published_plot import svg
 from engine.bench.published_report import table
+from engine.bench.published_run import Outcome, Workload
 from engine.fake import Script
 from engine.hardware import CpuFacts
 from tests.engine.bench.published_host import MEBIBYTE, SCRIPTS, WORDS, ScriptedHost, flags
@@ -44,6 +46,20 @@ def test_rows_hold_exact_ratios(host: ScriptedHost) -> None:
     assert found["arms"]["ngram"]["memory_overhead_bytes"] == 20 * MEBIBYTE
     assert found["arms"]["draft_model"]["memory_overhead_bytes"] is None
     assert found["arms"]["ngram"]["options"]["dtype"] == "float32"
+
+
+def test_an_arm_is_compared_with_the_plain_blocks_it_took_turns_with() -> None:
+    def block(arm: str, group: str, gap_s: float) -> Block:
+        trace = ReplyTrace("code-1.1", 0.1, ((5.0, 1), (5.0 + gap_s, 1)), (), "text", 9, 0)
+        return Block(arm, "code", 1, 0, group, 1.0, (trace,))
+
+    # The machine has become slower by the time the second arm is run.
+    first = [block("none", "ngram", 0.04), block("ngram", "ngram", 0.02)]
+    second = [block("none", "draft_model", 0.08), block("draft_model", "draft_model", 0.08)]
+    options = {name: {"dtype": "float32"} for name in ("none", "ngram", "draft_model")}
+    found = published_report.document(Outcome([*first, *second]), Workload(("code",), (1,)), options, {})
+    ratios = {row["arm"]: row["speedup"]["value"] for row in found["rows"] if row["speedup"]}
+    assert ratios == pytest.approx({"ngram": 2, "draft_model": 1})
 
 
 def test_arms_that_are_not_run_are_reported_with_the_reason(host: ScriptedHost) -> None:
