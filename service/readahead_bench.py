@@ -16,7 +16,7 @@ import copy
 import json
 import statistics
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass
 from itertools import product
@@ -32,7 +32,7 @@ from service.settings import SettingsError, load_settings
 HISTORIES = (300, 1000, 2000)
 WORDS = (5, 10, 20, 40, 80)
 WAYS = ("off", "ahead", "racing")
-REPLY_TOKENS = 12
+REPLY_TOKENS = 8
 RACING_S = 0.01
 ROOM = 512  # tokens beyond the history: the utterance and the replies
 _TEXT = (
@@ -79,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 2
     from engine.vllm_engine import VllmEngine
 
-    engine = VllmEngine(settings.engine, settings.cache_dir.expanduser(), lambda line: print(line, file=sys.stderr))
+    engine = VllmEngine(settings.engine, settings.cache_dir.expanduser(), _progress)
     try:
         document = asyncio.run(_started(engine, arguments))
     except EngineError as error:
@@ -90,18 +90,27 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _progress(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
 async def _started(engine: Engine, arguments: argparse.Namespace) -> dict[str, Any]:
     try:
         await engine.start()
         return await measure(
-            engine, tuple(arguments.histories), tuple(arguments.words), arguments.rounds, arguments.seed
+            engine, tuple(arguments.histories), tuple(arguments.words), arguments.rounds, arguments.seed, _progress
         )
     finally:
         await engine.stop()
 
 
 async def measure(
-    engine: Engine, histories: tuple[int, ...], words: tuple[int, ...], rounds: int, seed: int
+    engine: Engine,
+    histories: tuple[int, ...],
+    words: tuple[int, ...],
+    rounds: int,
+    seed: int,
+    progress: Callable[[str], None] = lambda line: None,
 ) -> dict[str, Any]:
     """Measure every cell on a started engine, the ways in turn within each round. Returns the document."""
     bench = _Bench(engine, Random(seed))
@@ -111,7 +120,9 @@ async def measure(
         for _, barge_in, count in product(range(rounds), (False, True), words):
             for way in WAYS:
                 cell = Cell(history, barge_in, count, way)
-                await bench.turn(base, cell, cells.setdefault(cell, Samples([], [], [], [])))
+                samples = cells.setdefault(cell, Samples([], [], [], []))
+                await bench.turn(base, cell, samples)
+                progress(f"{cell}: {samples.ttft_s[-1] * 1e3:.0f} ms, {samples.cached[-1]} tokens cached")
     rows = [_row(cell, samples) for cell, samples in cells.items()]
     return {"kind": "readahead", "model": engine.model_name, "rounds": rounds, "cells": rows, **summary(rows)}
 

@@ -1,5 +1,7 @@
 """History as token ids: append-only, in the order of speech, only what was heard."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -104,3 +106,51 @@ def test_a_preview_is_what_would_be_asked_and_stores_nothing() -> None:
     assert talk.exchanges == ()
     talk.answered(heard)
     assert talk.ask("bye") == preview
+
+
+def test_a_reply_that_is_taken_up_again_is_one_reply() -> None:
+    talk = conversation(limit=60)
+    assert talk.go_on() is None  # nothing has been said
+    asked = talk.ask("hello")
+    talk.answered(TOKENIZER.encode("we open"))
+    assert talk.go_on() == (*asked, *TOKENIZER.encode("we open"))
+    talk.answered(TOKENIZER.encode(" at nine"))
+    [exchange] = talk.exchanges
+    assert (exchange.user, text_of(exchange.reply_ids)) == ("hello", "we open at nine")
+    assert list(talk.ask("bye")) == rendered(
+        ("system", "be brief"), ("user", "hello"), ("assistant", "we open at nine"), ("user", "bye")
+    )
+
+
+def test_a_reply_of_which_nothing_was_heard_is_taken_up_from_its_beginning() -> None:
+    talk = conversation()
+    asked = talk.ask("hello")
+    talk.answered([])
+    assert talk.go_on() == asked
+
+
+def test_there_must_be_room_to_go_on() -> None:
+    talk = conversation(limit=40)
+    talk.ask("hello")
+    talk.answered(TOKENIZER.encode("word " * 40))
+    assert talk.go_on() is None
+
+
+def test_results_of_tools_follow_the_reply_that_called_them() -> None:
+    talk = Conversation(TOKENIZER, "be brief", 400, [{"type": "function", "function": {"name": "hours"}}])
+    assert talk.template_knows_tools
+    asked = talk.ask("hello")
+    called = talk.called(TOKENIZER.encode("CALL"), ["nine"])
+    assert text_of(called) == text_of(asked) + "CALL\ntool\nnine\nassistant\n"
+    talk.answered(TOKENIZER.encode("at nine"))
+    assert talk.ask("bye")[: len(called)] == called
+    with pytest.raises(PromptTooLong):
+        talk.called(TOKENIZER.encode("CALL"), ["nine " * 400])
+
+
+def test_a_template_that_shows_no_tools_is_noticed() -> None:
+    class Plain(WordTokenizer):
+        def render(self, messages: Any, *, add_generation_prompt: bool, tools: Any = ()) -> str:
+            return super().render(messages, add_generation_prompt=add_generation_prompt)
+
+    assert not Conversation(Plain(), "be brief", 400, [{"type": "function"}]).template_knows_tools

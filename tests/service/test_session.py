@@ -212,3 +212,34 @@ def test_a_bridge_that_takes_nothing_loses_its_call_after_the_time_allowed(name:
             )
 
     run_virtual(main())
+
+
+def test_a_reply_held_for_two_reasons_waits_for_both() -> None:
+    async def main() -> None:
+        async with virtual_call("asterisk") as call:
+            await call.say("What are your hours?")
+            await call.until_units(10)
+            call.channel.pause()
+            call.channel.pause("caller")
+            await asyncio.sleep(0.1)
+            held = len(call.units())
+            call.channel.resume("caller")
+            await asyncio.sleep(0.5)
+            assert len(call.units()) == held
+            call.channel.resume()
+            await call.until_units(held + 10)
+
+    run_virtual(main())
+
+
+def test_a_transcript_without_words_interrupts_nothing() -> None:
+    async def main() -> None:
+        async with virtual_call("twilio-media") as call:
+            await call.say("What are your hours?")
+            await call.until_units(10)
+            await call.say("  ")
+            assert call.count(Cleared) == 0
+            await call.until_units(20)
+            assert len(call.prompts) == 1
+
+    run_virtual(main())
