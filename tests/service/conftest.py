@@ -14,9 +14,8 @@ from tts_adapter.voices.catalog import make_voice
 @pytest.fixture(scope="session")
 def real_service(model_cache_dir: Path) -> Iterator[Running]:
     """Profile `cpu-demo` with n-gram drafting, so that bursts of several real tokens reach the clients."""
-    settings = load_settings(
-        {"engine.speculation": "ngram", "engine.served_model_name": '["tiny", "small"]'}, environ={}
-    )
+    flags = {"engine.speculation": "ngram", "engine.served_model_name": '["tiny", "small"]'}
+    settings = load_settings({**flags, "openai.tool_parser": "hermes"}, environ={})
     engine = VllmEngine(settings.engine, model_cache_dir)
     with running_service(settings, engine, make_voice(settings.voice), ready_within_s=240) as running:
         yield running

@@ -9,14 +9,14 @@ client open until a line comes on standard input.
 import asyncio
 import json
 import sys
-from typing import Any
+from typing import Any, Literal
 
 from livekit.agents.llm import ChatContext, FunctionCall, FunctionCallOutput, function_tool
 from livekit.plugins import openai
 
 
 @function_tool
-async def opening_hours(day: str) -> str:
+async def opening_hours(day: Literal["Monday", "Sunday"]) -> str:
     """Opening hours of one weekday.
 
     Args:
@@ -72,7 +72,7 @@ async def interrupt(llm: openai.LLM) -> dict[str, Any]:
 
 
 async def main(mode: str, base_url: str, model: str) -> None:
-    most = 400 if mode == "interrupt" else 24
+    most = {"stream": 24, "tool": 96, "interrupt": 400}[mode]
     llm = openai.LLM(model=model, api_key="none", base_url=base_url, temperature=0.0, max_completion_tokens=most)
     result = await asyncio.wait_for({"stream": stream, "tool": tool, "interrupt": interrupt}[mode](llm), 120)
     await llm.aclose()

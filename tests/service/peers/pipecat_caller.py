@@ -8,6 +8,7 @@ connected until a line comes on standard input.
 
 import asyncio
 import json
+import os
 import sys
 from typing import Any
 
@@ -71,7 +72,8 @@ def context(text: str, **rest: Any) -> LLMContext:
 
 
 async def main(mode: str, base_url: str, model: str) -> None:
-    settings = OpenAILLMService.Settings(model=model, temperature=0.0, max_tokens=400 if mode == "interrupt" else 24)
+    most = {"stream": 24, "tool": 96, "interrupt": 400}[mode]
+    settings = OpenAILLMService.Settings(model=model, temperature=0.0, max_tokens=most)
     llm = OpenAILLMService(api_key="none", base_url=base_url, settings=settings)
     collector = Collector()
     calls: list[Any] = []
@@ -90,6 +92,11 @@ async def main(mode: str, base_url: str, model: str) -> None:
         Pipeline([pair.user(), llm, collector, pair.assistant()]), cancel_on_idle_timeout=False, enable_rtvi=False
     )
 
+    @worker.event_handler("on_pipeline_error")
+    async def failed(_worker: Any, error: Any) -> None:
+        print(error, file=sys.stderr, flush=True)
+        os._exit(1)
+
     async def talk() -> None:
         await worker.queue_frame(LLMContextFrame(context=asked))
         if mode == "interrupt":
@@ -105,7 +112,7 @@ async def main(mode: str, base_url: str, model: str) -> None:
 
     runner = WorkerRunner(handle_sigint=False)
     await runner.add_workers(worker)
-    await asyncio.wait_for(asyncio.gather(runner.run(), talk()), 120)
+    await asyncio.wait_for(asyncio.gather(runner.run(), talk()), 90)
     replies = [reply for reply in collector.replies if reply]
     messages = [message for message in asked.get_messages() if isinstance(message, dict)]
     print(json.dumps({"replies": replies, "calls": calls, "roles": [message["role"] for message in messages]}))
