@@ -89,7 +89,8 @@ def create_app(
     console_page.mount(app, credentials)
     Gateway(equipment, lifecycle, credentials).mount(app)
     if hasattr(type(engine), "client"):  # the scripted engine has none to put the handlers on
-        openai_api.mount(app, cast(openai_api.LlmEngine, engine), settings, metrics)
+        api = openai_api.mount(app, cast(openai_api.LlmEngine, engine), settings, metrics)
+        lifecycle.prepare = api.prepare
     return Service(app, lifecycle, calls)
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from enum import Enum
 
 from engine.api import Engine, EngineError, EngineStartError
@@ -36,6 +36,7 @@ class Lifecycle:
     """
 
     def __init__(self, engine: Engine, voice: Voice | None, metrics: Metrics, announce: Callable[[], None]) -> None:
+        self.prepare: Callable[[], Awaitable[None]] | None = None  # what else must be done once the engine runs
         self._engine = engine
         self._voice = voice
         self._metrics = metrics
@@ -75,6 +76,8 @@ class Lifecycle:
         await self._engine.start()
         if self._voice is not None:
             await self._voice.start()
+        if self.prepare is not None:
+            await self.prepare()
 
     def _ready(self) -> None:
         if self.state is not State.DRAINING:
