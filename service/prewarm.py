@@ -1,7 +1,9 @@
 """While the caller still speaks: the engine reads partial words, so that the final ones find most of the prompt cached.
 
 Whole blocks are cached, so this pays for long utterances. One request at a time; a newer partial replaces the one that
-still waits, and the final words end both.
+still waits, and the final words end both. A step under way cannot be called back: final words that come while a partial is
+being read wait for it. `voicepace bench readahead` measures both cases; it is off by default because which of them is the
+rule depends on the recogniser.
 """
 
 import asyncio
