@@ -6,7 +6,7 @@ TORCH := $(shell grep '^torch==' lock/cpu.txt)
 # The public index for the CPU build of torch, used only where the configured index does not have it.
 TORCH_INDEX := https://download.pytorch.org/whl/cpu
 
-.PHONY: run install install-dev test prove lint types check clean
+.PHONY: run install install-dev test prove online lint types check clean
 
 run: install
 	$(BIN)/voicepace serve --profile cpu-demo
@@ -33,10 +33,13 @@ install-dev: .venv/installed-dev
 	@touch $@
 
 test: install-dev
-	$(BIN)/python -m pytest -m "not prove"
+	$(BIN)/python -m pytest -m "not prove and not online"
 
 prove: install-dev
 	$(BIN)/python -m pytest -m prove
+
+online: install-dev
+	$(BIN)/python -m pytest -m online
 
 lint: install-dev
 	$(BIN)/ruff check .

@@ -150,7 +150,7 @@ def test_the_installed_service_serves_on_a_read_only_root_as_another_user(built:
     assert done.stdout.splitlines()[-1] == "healthy"
 
 
-@pytest.mark.prove
+@pytest.mark.online
 @pytest.mark.timeout(900)
 def test_every_package_of_the_gpu_image_can_be_had() -> None:
     """The GPU image's packages are found and fit each other; nothing is downloaded but what describes them."""
