@@ -39,6 +39,21 @@ HOURS = FunctionSchema(
     properties={"day": {"type": "string", "enum": ["Monday", "Sunday"]}},
     required=["day"],
 )
+# As above, with the arguments held to their schema: a model this small would not keep to it by itself.
+STRICT: Any = {
+    "type": "function",
+    "function": {
+        "name": HOURS.name,
+        "description": HOURS.description,
+        "strict": True,
+        "parameters": {
+            "type": "object",
+            "properties": HOURS.properties,
+            "required": HOURS.required,
+            "additionalProperties": False,
+        },
+    },
+}
 CHOSEN: Any = {"type": "function", "function": {"name": "opening_hours"}}
 
 
@@ -73,7 +88,8 @@ def context(text: str, **rest: Any) -> LLMContext:
 
 async def main(mode: str, base_url: str, model: str) -> None:
     most = {"stream": 24, "tool": 96, "interrupt": 400}[mode]
-    settings = OpenAILLMService.Settings(model=model, temperature=0.0, max_tokens=most)
+    extra = {"tools": [STRICT]} if mode == "tool" else {}
+    settings = OpenAILLMService.Settings(model=model, temperature=0.0, max_tokens=most, extra=extra)
     llm = OpenAILLMService(api_key="none", base_url=base_url, settings=settings)
     collector = Collector()
     calls: list[Any] = []
