@@ -32,6 +32,7 @@ def test_promtool_accepts_the_configuration() -> None:
     assert "is valid" in promtool("check", "config", "prometheus.yml")
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("path", sorted((PROMETHEUS / "tests").glob("*.yml")), ids=lambda path: path.stem)
 def test_the_rules_behave_as_their_tests_say(path: Path) -> None:
     assert "SUCCESS" in promtool("test", "rules", path)

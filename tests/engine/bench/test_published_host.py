@@ -33,6 +33,7 @@ def test_the_draft_model_is_cut_once(checkpoint: Path, tmp_path: Path, monkeypat
     assert cut_draft_model(tmp_path, 3, print) == tmp_path / "model-first-3"
 
 
+@pytest.mark.prove
 def test_a_cut_that_fails_leaves_nothing_and_says_why(
     checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
