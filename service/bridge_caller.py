@@ -182,16 +182,22 @@ class BridgeCaller:
         return self._current
 
 
+def transcript_request(url: str, key: str | None, said: Transcript) -> Request:
+    """The request that brings the caller's words to the service whose socket is at `url`."""
+    parts = urlsplit(url)
+    address = f"{'https' if parts.scheme == 'wss' else 'http'}://{parts.netloc}{quote(said.path)}"
+    headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {key}"} if key else {})}
+    return Request(address, json.dumps(dict(said.body)).encode(), headers)
+
+
 def post(url: str, key: str | None, said: Transcript, within_s: float) -> None:
     """Bring the caller's words to the service beside the socket, as a platform's recogniser does. Blocks.
 
     Raises:
         CallFailed: the service did not take them.
     """
-    parts = urlsplit(url)
-    address = f"{'https' if parts.scheme == 'wss' else 'http'}://{parts.netloc}{quote(said.path)}"
-    headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {key}"} if key else {})}
-    request = Request(address, json.dumps(dict(said.body)).encode(), headers)
+    request = transcript_request(url, key, said)
+    address = request.full_url
     for attempt in range(5):
         try:
             urlopen(request, timeout=within_s).close()

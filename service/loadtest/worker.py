@@ -2,13 +2,12 @@
 
 import asyncio
 import contextlib
-import json
 import resource
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from urllib.parse import urlsplit
-from urllib.request import Request, urlopen
+from urllib.request import urlopen
 
+from service.bridge_caller import transcript_request
 from service.bridges.bridge import Transcript
 from service.bridges.catalog import BRIDGES
 from service.loadtest.bridge_line import BridgeLine
@@ -117,10 +116,7 @@ class _Worker:
 
     async def _post(self, said: Transcript) -> None:
         """Bring the caller's words to the service beside the socket, as a bridge's recogniser does."""
-        parts = urlsplit(self._target.url)
-        address = f"{'https' if parts.scheme == 'wss' else 'http'}://{parts.netloc}{said.path}"
-        headers = {"Content-Type": "application/json", **self._target.headers}
-        request = Request(address, json.dumps(dict(said.body)).encode(), headers)
+        request = transcript_request(self._target.url, self._target.key, said)
         with contextlib.suppress(OSError):  # the call then gets no answer, and says so
             await asyncio.to_thread(lambda: urlopen(request, timeout=self._target.patience_s).close())
 
