@@ -13,6 +13,7 @@ MAY_IMPORT = {"engine": {"engine"}, "tts_adapter": {"tts_adapter"}, "service": s
 
 PURE = (
     ["engine/api.py", "engine/pieces.py", "engine/step_log.py", "engine/fake_tokenizer.py", "engine/plan/*.py"]
+    + ["engine/tree/topology.py", "engine/tree/drawing.py"]
     + ["tts_adapter/pacer.py", "tts_adapter/pace_model.py", "tts_adapter/playout.py", "tts_adapter/text_filter.py"]
     + ["tts_adapter/segmenter.py", "tts_adapter/options.py"]
     + ["service/conversation.py", "service/reply.py", "service/rate_limit.py", "service/playback_ledger.py"]

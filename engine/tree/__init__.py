@@ -1,0 +1,1 @@
+"""Medusa trees: one forward pass of the target verifies many candidate continuations."""
