@@ -75,6 +75,8 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        loop = asyncio.get_running_loop()
+        metrics.watch_leftovers(lambda: len(asyncio.all_tasks(loop)), lambda: engine.running)
         async with asyncio.TaskGroup() as tasks:
             running = tasks.create_task(_run(lifecycle, failed), name="lifecycle")
             yield

@@ -1,5 +1,10 @@
-"""WebSocket pings at the interval that suits each dialect: some bridges hang up on them, some proxies close without."""
+"""What uvicorn's WebSocket lacks: pings at the interval that suits each dialect, and an end for peers that take nothing.
 
+Some bridges hang up on pings, some proxies close without. A peer that has stopped reading would keep its closed socket,
+and all that waits in it, for as long as it likes.
+"""
+
+from asyncio import TimerHandle
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,7 +17,9 @@ def protocol_with_pings(intervals_s: Mapping[str, float | None]) -> type[WebSock
     None, and any other path: no pings.
     """
 
-    class PingsByPath(WebSocketsSansIOProtocol):
+    class CallSocket(WebSocketsSansIOProtocol):
+        _forced_end: TimerHandle | None = None
+
         def start_keepalive(self) -> None:
             """Called once the upgrade is accepted."""
             scope: Any = self.scope
@@ -20,4 +27,16 @@ def protocol_with_pings(intervals_s: Mapping[str, float | None]) -> type[WebSock
             self.ping_interval = intervals_s.get(path, intervals_s.get(path.rpartition("/")[0]))
             super().start_keepalive()
 
-    return PingsByPath
+        async def run_asgi(self) -> None:
+            """The call is over when this returns; what the peer has not taken by then it gets `close_timeout` for."""
+            await super().run_asgi()
+            if not self.disconnected:
+                self._forced_end = self.loop.call_later(self.close_timeout, self.transport.abort)
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            """The socket is gone: nothing is left to force."""
+            if self._forced_end is not None:
+                self._forced_end.cancel()
+            super().connection_lost(exc)
+
+    return CallSocket

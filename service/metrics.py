@@ -131,6 +131,8 @@ class Metrics:
             "predicted_gap_seconds", "Delivered gap to expect with the calls in progress; NaN before the first reply."
         )
         self.predicted_gap.set(math.nan)
+        self.engine_requests = self._gauge("engine_requests", "Replies in the engine now.")
+        self.tasks = self._gauge("tasks", "Tasks of the service's event loop.")
 
     def _about(self) -> None:
         self.build_info = self._gauge(
@@ -169,6 +171,11 @@ class Metrics:
             return math.nan if predicted_s is None else predicted_s
 
         self.predicted_gap.set_function(gap_s)
+
+    def watch_leftovers(self, tasks: Callable[[], int], engine_requests: Callable[[], int]) -> None:
+        """Read at each scrape what every call must give back at its end."""
+        self.tasks.set_function(tasks)
+        self.engine_requests.set_function(engine_requests)
 
     def stream(self, surface: str, dialect: str) -> "StreamMetrics":
         """The metrics of one surface and dialect, labels bound once so that the hot path only observes."""
