@@ -5,7 +5,11 @@ Pure. One object may outlive many replies and serve many calls at a time: a sing
 
 import math
 from collections import deque
+from collections.abc import Sequence
 
+from tts_adapter.lags import cheapest_slack_s, record_lags
+
+REPLY_STEPS = 64
 _WINDOW_STEPS = 192
 _REFRESH_STEPS = 8
 _BLOCK_STEPS = 4
@@ -15,12 +19,15 @@ _RUIN_PROBABILITY = 0.0005
 _LARGEST_SLACK_S = 0.5
 _SLOW_DEVIATIONS = 2.0
 _PRIOR_LATENESS_S = 0.001
-_LATENESS_WINDOW = 64
+_LATENESS_WINDOW = 256
+_LATENESS_ALLOWANCE = 1.01
+_REFRESH_LATENESS = 8
+_LARGEST_LATENESS_SHARE = 0.1
 _OPENING_STEPS = 12
-_OPENING_LEAST_REPLIES = 8
-_OPENING_MEMORY_REPLIES = 30
-_EXTRA_SHARE = 0.085
-_LARGEST_CREDIT_S = 0.1
+_REPLIES = 64
+_EXTRA_SHARE = 0.08
+_LARGEST_CREDIT_S = 0.2
+_GAP_WORTH_S = 0.03
 
 
 class PaceModel:
@@ -43,8 +50,9 @@ class PaceModel:
         self._token_error = 0.0
         self._needed_slack_s = 0.0
         self._lateness_s = deque([_PRIOR_LATENESS_S], maxlen=_LATENESS_WINDOW)
+        self._refresh_gap()
         self._credit_s = 0.0
-        self._opening: list[tuple[int, float]] = [(0, 0.0)] * _OPENING_STEPS
+        self._replies: deque[list[list[float]]] = deque(maxlen=_REPLIES)
 
     @property
     def steps(self) -> int:
@@ -74,16 +82,17 @@ class PaceModel:
         return self._needed_slack_s
 
     @property
-    def lateness_s(self) -> float:
-        """How late the caller has been at worst for one of the last 64 releases."""
-        return max(self._lateness_s)
+    def longest_gap_s(self) -> float:
+        """The longest gap to aim at, so that it is within the SLO although the caller may be late."""
+        return self._longest_gap_s
 
-    def observe_step(self, step_s: float, tokens: int, index: int | None = None) -> None:
-        """A burst of `tokens` came `step_s` after the one before it, as number `index` (from 1) of its reply."""
-        if index is not None and index <= _OPENING_STEPS:
-            count, mean_s = self._opening[index - 1]
-            count = min(count + 1, _OPENING_MEMORY_REPLIES)
-            self._opening[index - 1] = (count, mean_s + (self.slo_s * tokens - step_s - mean_s) / count)
+    @property
+    def pace_s(self) -> float:
+        """What such gaps come to on average."""
+        return self._pace_s
+
+    def observe_step(self, step_s: float, tokens: int) -> None:
+        """A burst of `tokens` came `step_s` after the one before it."""
         self._steps.append((min(step_s, _LONGEST_STEP_S), tokens))
         self._unseen += 1
         if self._unseen >= _REFRESH_STEPS or self.steps <= _REFRESH_STEPS:
@@ -91,31 +100,51 @@ class PaceModel:
 
     def observe_lateness(self, late_s: float) -> None:
         """A token was released `late_s` after it was due."""
-        self._lateness_s.append(min(late_s, self.slo_s))
+        late_s = min(late_s, self.slo_s)
+        self._lateness_s.append(late_s)
+        self._unseen_lateness += 1
+        if self._unseen_lateness >= _REFRESH_LATENESS or self._longest_gap_s + late_s > self.slo_s:
+            self._refresh_gap()
 
-    def settle(self, least_starved_s: float, starved_s: float) -> None:
-        """A reply is over: the least starved time that was possible from its first release on, and its own."""
+    def settle(self, steps: Sequence[tuple[float, int]], least_starved_s: float, starved_s: float) -> None:
+        """A reply is over.
+
+        Args:
+            steps: its own (step_s, tokens), without the first burst; what comes after `REPLY_STEPS` is not used.
+            least_starved_s: starved time that no schedule could have avoided after the reply's first release.
+            starved_s: its own.
+        """
         credit_s = self._credit_s + least_starved_s * (1 + _EXTRA_SHARE) - starved_s
         self._credit_s = max(-_LARGEST_CREDIT_S, min(credit_s, _LARGEST_CREDIT_S))
+        if steps:
+            self._replies.append(
+                [record_lags(steps[after:REPLY_STEPS], self.pace_s) for after in range(_OPENING_STEPS)]
+            )
 
-    def rebuffer_s(self, least_starved_s: float, starved_s: float) -> float:
+    def wait_s(self, index: int, slack_s: float) -> float:
         """How long to wait in a gap that is late anyway, so that fewer others become late.
 
-        Waiting is free where the time would have been starved later, and lost where not. What was lost, over all
-        replies, is kept within 8.5 % of the starved time that could not be avoided.
-        """
-        return max(0.0, self._credit_s + least_starved_s * (1 + _EXTRA_SHARE) - starved_s)
+        Waiting is free where the time would have been starved later, and lost where not. From what earlier replies
+        lacked after their step `index`, the wait is the one that costs least where a late gap costs as much as
+        `_GAP_WORTH_S` of lost time. What was lost, over all replies, is kept within 8 % of the starved time that could
+        not be avoided: the less of that is left, the less a late gap is worth.
 
-    def opening_deficit_s(self, index: int) -> float:
-        """Slack that a reply usually loses after its step `index` before its steps settle; 0 unless replies begin
-        slower than they go on."""
-        lost_s = lowest_s = 0.0
-        for count, mean_s in self._opening[index:]:
-            if count < _OPENING_LEAST_REPLIES:
-                break
-            lost_s += mean_s
-            lowest_s = min(lowest_s, lost_s)
-        return -lowest_s
+        Args:
+            index: of the reply's last step.
+            slack_s: how long the buffered tokens last.
+        """
+        worth_s = _GAP_WORTH_S * self._credit_s / _LARGEST_CREDIT_S
+        if worth_s <= 0 or not self._replies:
+            return 0.0
+        after = min(index, _OPENING_STEPS - 1)
+        lags = [[lag for lag in reply[after] if lag > slack_s] for reply in self._replies]
+        return cheapest_slack_s(lags, slack_s, worth_s) - slack_s
+
+    def _refresh_gap(self) -> None:
+        self._unseen_lateness = 0
+        worst_s = min(_LATENESS_ALLOWANCE * max(self._lateness_s), _LARGEST_LATENESS_SHARE * self.slo_s)
+        self._longest_gap_s = self.slo_s - worst_s
+        self._pace_s = min(self.slo_s, self._longest_gap_s + sum(self._lateness_s) / len(self._lateness_s))
 
     def _refresh(self) -> None:
         self._unseen = 0

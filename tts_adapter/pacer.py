@@ -7,11 +7,11 @@ one would take a place in the schedule that nobody hears.
 How it decides:
 - *Slack* is how long the buffered tokens last at one token per SLO, minus the time until the next burst is expected.
 - The first token waits until the slack is what `PaceModel` says is needed, and never longer than `max_first_hold_ms`.
-- While the slack is short, the gap is stretched towards the SLO (less what the caller tends to be late), because a
-  token that leaves early now is missing later; with the slack in hand the gap is `target_gap_ms`; with more it shrinks,
-  so that delay does not build up.
-- Where a gap is late anyway, it may be stretched a little more, so that the next ones are not late too; the model keeps
-  account of what that costs.
+- While the slack is short, the gap is stretched towards the SLO, because a token that leaves early now is missing later:
+  less what the caller may be late, and from when the last token really left. With the slack in hand the gap is
+  `target_gap_ms`; with more it shrinks, so that delay does not build up.
+- Where a gap is late anyway, it may be stretched more, so that the next ones are not late too: by what earlier replies
+  lacked from there on, as far as `PaceModel`'s account of what such waits cost allows.
 - An engine whose mean rate is below one token per SLO is followed at its mean rate.
 """
 
@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from typing import Generic, TypeVar
 
 from tts_adapter.options import PacingOptions
-from tts_adapter.pace_model import PaceModel
+from tts_adapter.pace_model import REPLY_STEPS, PaceModel
 
 T = TypeVar("T")
 
@@ -54,8 +54,9 @@ class Pacer(Generic[T]):
         self._first_arrival = 0.0
         self._last_arrival: float | None = None
         self._step: tuple[float, int] | None = None
-        self._steps = 0
+        self._steps: list[tuple[float, int]] = []
         self._timed = True
+        self._resuming = False
         self._came = 0
         self._first_release = 0.0
         self._last_release = 0.0
@@ -75,15 +76,15 @@ class Pacer(Generic[T]):
         self._observe(len(tokens), now)
         was_empty = not self._buffer
         if self._released:
-            lag = now - self._first_release - self._came * self._slo_s
+            lag = now - self._first_release - self._came * self.model.pace_s
             self._least_starved_s = max(self._least_starved_s, lag)
         self._came += len(tokens)
         self._buffer.extend(tokens)
         if not self._released:
             self._due = self._first_due(now)
-        elif was_empty and self._due is not None and self._due < now:
-            self._timed = False
-            self._due = now + self._rebuffer_s(now)
+        elif self._resuming or (was_empty and self._due is not None and self._due < now):
+            self._timed, self._resuming = False, True
+            self._due = now + self._wait_s(now)
         if len(self._buffer) > self.options.max_buffered_tokens:
             self._due = now
 
@@ -96,7 +97,7 @@ class Pacer(Generic[T]):
         if self._due is not None:
             self._due = min(self._due, max(now, self._last_release + self._target_s) if self._released else now)
         if self._released:
-            self.model.settle(self._least_starved_s, self._starved_s)
+            self.model.settle(self._steps[:REPLY_STEPS], self._least_starved_s, self._starved_s)
 
     def next_wakeup(self) -> float | None:
         """When `pop_ready` will have something, or None while nothing is buffered."""
@@ -112,7 +113,7 @@ class Pacer(Generic[T]):
                 self._starved_s += max(0.0, now - self._last_release - self._slo_s)
             else:
                 self._released, self._first_release = True, now
-            self._last_release = now
+            self._last_release, self._resuming = now, False
             self._schedule_after(now)
         return ready
 
@@ -127,12 +128,12 @@ class Pacer(Generic[T]):
         else:
             self._commit_step()
             self._step = (now - self._last_arrival, count)
-            self._steps += 1
         self._last_arrival = now
 
     def _commit_step(self) -> None:
         if self._step is not None:
-            self.model.observe_step(*self._step, self._steps)
+            self.model.observe_step(*self._step)
+            self._steps.append(self._step)
             self._step = None
 
     def _first_due(self, now: float) -> float:
@@ -149,7 +150,7 @@ class Pacer(Generic[T]):
 
     def _pace_s(self) -> float:
         """Longest gap at which the engine is followed: the SLO, or the engine's own mean where that is longer."""
-        return (self.model.token_s or self._slo_s) if self.model.is_slow else self._slo_s
+        return (self.model.token_s or self._slo_s) if self.model.is_slow else self.model.pace_s
 
     def _schedule_after(self, now: float) -> None:
         """Set when the next token is due, after one has left."""
@@ -161,23 +162,25 @@ class Pacer(Generic[T]):
             self._due = now
             return
         gap = self._gap(now)
-        # Keeps to the schedule where the caller was a little late; half a gap is made up at most.
-        self._due = max(self._due, now - gap / 2) + gap
+        if gap > self._target_s and not self.model.is_slow:
+            # Nothing to make up: as much of the SLO is used as the caller's lateness allows.
+            self._due = now + gap
+        else:
+            # Keeps to the schedule where the caller was a little late; half a gap is made up at most.
+            self._due = max(self._due, now - gap / 2) + gap
 
-    def _rebuffer_s(self, now: float) -> float:
-        late_s = now - self._last_release - self._slo_s
-        if late_s <= 0 or self.model.is_slow or self._flushed:
+    def _wait_s(self, now: float) -> float:
+        """How much a gap that is late anyway is stretched."""
+        if now <= self._last_release + self._slo_s or self.model.is_slow or self._flushed:
             return 0.0
-        saved_s = min(self.model.rebuffer_s(self._least_starved_s, self._starved_s + late_s), self._max_hold_s / 2)
-        return max(saved_s, self.model.opening_deficit_s(self._steps))
+        return self.model.wait_s(len(self._steps) + 1, len(self._buffer) * self.model.pace_s)
 
     def _gap(self, now: float) -> float:
         if self._flushed:
             return self._target_s
-        margin = min(self.model.lateness_s, self._slo_s - self._target_s)
         token_s = self.model.token_s or self._target_s
         slow = self.model.is_slow
-        longest = token_s if slow else self._slo_s - margin
+        longest = token_s if slow else max(self._target_s, self.model.longest_gap_s)
         excess = self._slack(now + longest, now) - self.model.needed_slack_s
         if excess <= 0:
             return longest

@@ -55,22 +55,35 @@ def test_old_steps_are_forgotten() -> None:
     assert model.token_s == pytest.approx(0.01)
 
 
-def test_waiting_is_allowed_within_what_earlier_waits_saved() -> None:
-    model = PaceModel()
-    assert model.rebuffer_s(0.1, 0.1) == pytest.approx(0.0085)
-    model.settle(0.5, 0.5)
-    assert model.rebuffer_s(0.1, 0.1) == pytest.approx(0.051)
-    model.settle(0.0, 5.0)
-    assert model.rebuffer_s(0.1, 0.1) == 0.0
+SLOW_OPENING = [(0.09, 2)] * 4 + [(0.03, 2)] * 20
 
 
-def test_a_slow_opening_is_foreseen_once_replies_have_shown_it() -> None:
+def test_waiting_is_allowed_within_what_earlier_replies_left_over() -> None:
     model = PaceModel()
-    for reply in range(10):
-        assert (model.opening_deficit_s(1) > 0.0) is (reply >= 8)
-        for index in range(1, 30):
-            model.observe_step(0.09 if index <= 4 else 0.03, 2, index)
-    assert model.opening_deficit_s(1) == pytest.approx(3 * 0.05)
-    assert model.opening_deficit_s(3) == pytest.approx(0.05)
-    assert model.opening_deficit_s(4) == 0.0
-    assert model.opening_deficit_s(40) == 0.0
+    assert model.wait_s(1, 0.04) == 0.0
+    model.settle(SLOW_OPENING, 0.2, 0.2)
+    assert model.wait_s(1, 0.04) > 0.0
+    model.settle(SLOW_OPENING, 0.2, 2.0)
+    assert model.wait_s(1, 0.04) == 0.0
+
+
+def test_a_wait_is_what_earlier_replies_lacked_from_that_step_on() -> None:
+    model = PaceModel()
+    for _ in range(10):
+        model.settle(SLOW_OPENING, 0.2, 0.2)
+    assert model.wait_s(1, 0.04) == pytest.approx(3 * 0.09 - 2 * 2 * model.pace_s - 0.04)
+    assert model.wait_s(3, 0.04) == pytest.approx(0.09 - 0.04)
+    assert model.wait_s(4, 0.04) == 0.0
+    assert model.wait_s(400, 0.04) == 0.0
+
+
+def test_a_late_caller_is_allowed_for() -> None:
+    model = PaceModel()
+    for number in range(400):
+        model.observe_lateness(0.0015 * (number % 16) / 15)
+    assert 0.0184 < model.longest_gap_s < 0.0186
+    assert model.pace_s == pytest.approx(model.longest_gap_s + 0.00075, abs=1e-4)
+    model.observe_lateness(0.0018)
+    assert model.longest_gap_s < 0.0182
+    model.observe_lateness(5.0)
+    assert model.longest_gap_s == pytest.approx(0.018)

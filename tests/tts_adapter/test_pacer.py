@@ -162,7 +162,7 @@ def test_flush_ends_a_wait_for_more_tokens_in_a_late_gap() -> None:
     model = PaceModel()
     for size in [1, 3, 4, 4] * 20:
         model.observe_step(0.045, size)
-    model.settle(1.0, 1.0)
+    model.settle([(0.12, 1)] * 20, 1.0, 1.0)
     pacer: Pacer[str] = Pacer(OPTIONS, model)
     pacer.push(["a"], 0.0)
     assert pacer.pop_ready(0.12) == ["a"]

@@ -13,6 +13,9 @@ from tts_adapter.bench.traces import Trace, generated, load, recorded
 from tts_adapter.options import PacingOptions
 from tts_adapter.pace_model import PaceModel
 
+SHARE_BAR = 0.01  # short of the optimum's share
+STARVED_BAR = 1.10  # of its starved time, on
+STARVED_FLOOR_S = 0.010  # where there is next to none
 HOLDS_MS = (0.0, 20.0, 45.0, 90.0, 120.0, 180.0, 250.0)
 _WARM_REPLIES = 3
 
@@ -61,28 +64,41 @@ def result(trace: Trace, options: PacingOptions, timer_ms: float = 0.0, seed: in
         **{name: round(value, 5) for name, value in asdict(outcome).items()},
         "best_share": round(best_share, 5),
         "best_starved_s": round(best_starved_s, 5),
+        "close_to_best": is_close(outcome, best_share, best_starved_s),
         "share_by_hold_ms": curve,
     }
 
 
 def outcome_of(trace: Trace, options: PacingOptions, timer_ms: float, seed: int) -> tuple[Outcome, float, float]:
-    """The pacer on `trace` with a model that has seen the first replies before, as a running service's has."""
+    """The pacer on `trace` with a model that has seen the first replies before, as a running service's has; and share and
+    starved seconds of the optimum.
+
+    A caller whose timers are late by up to `timer_ms`, it never knows by how much, has to aim that much early to be sure
+    of a gap: on average its gaps are half of that short of the SLO, and no schedule can do better. So the optimum with
+    which it is compared keeps such gaps.
+    """
     rng = Random(seed)
     model = PaceModel(options.slo_ms / 1000)
     slo_s = options.slo_ms / 1000
     for reply in trace.replies[:_WARM_REPLIES]:
         paced(reply, model, options)
     releases = [paced(reply, model, options, lambda: rng.uniform(0, timer_ms / 1000)) for reply in trace.replies]
-    share, starved_s = best(trace.replies, releases, slo_s)
+    share, starved_s = best(trace.replies, releases, slo_s - timer_ms / 2000)
     return measure(trace.replies, releases, slo_s), share, starved_s
+
+
+def is_close(outcome: Outcome, best_share: float, best_starved_s: float) -> bool:
+    """Within one percentage point of the optimum's share and 10 % of its starved time."""
+    starved_bar_s = best_starved_s * STARVED_BAR + STARVED_FLOOR_S
+    return outcome.share >= best_share - SHARE_BAR and outcome.starved_s <= starved_bar_s
 
 
 def table(results: Sequence[dict[str, Any]]) -> str:
     """The results for people."""
     lines = [
         f"{'trace':28} {'step':>6} {'tok':>5} {'<=SLO':>7} {'best':>7} {'starved':>8} {'best':>8} "
-        f"{'p50':>5} {'p99':>6} {'free':>5} {'first':>6} {'mean':>6}  share by longest hold (ms)",
-        f"{'':28} {'ms':>6} {'/step':>5} {'%':>7} {'%':>7} {'s':>8} {'s':>8} {'ms':>5} {'ms':>6} {'%':>5} "
+        f"{'close':>5} {'p50':>5} {'p99':>6} {'free':>5} {'first':>6} {'mean':>6}  share by longest hold (ms)",
+        f"{'':28} {'ms':>6} {'/step':>5} {'%':>7} {'%':>7} {'s':>8} {'s':>8} {'':>5} {'ms':>5} {'ms':>6} {'%':>5} "
         f"{'ms':>6} {'ms':>6}",
     ]
     for row in results:
@@ -90,7 +106,17 @@ def table(results: Sequence[dict[str, Any]]) -> str:
         lines.append(
             f"{row['name']:28} {row['step_ms']:6.1f} {row['tokens_per_step']:5.2f} {100 * row['share']:7.2f} "
             f"{100 * row['best_share']:7.2f} {row['starved_s']:8.3f} {row['best_starved_s']:8.3f} "
-            f"{1000 * row['p50_gap_s']:5.1f} {1000 * row['p99_gap_s']:6.1f} {100 * row['free_replies']:5.1f} "
-            f"{1000 * row['first_delay_s']:6.1f} {1000 * row['mean_delay_s']:6.1f}  {curve}"
+            f"{verdict(row):>5} {1000 * row['p50_gap_s']:5.1f} {1000 * row['p99_gap_s']:6.1f} "
+            f"{100 * row['free_replies']:5.1f} {1000 * row['first_delay_s']:6.1f} {1000 * row['mean_delay_s']:6.1f}  {curve}"
         )
+    lines.append(
+        "close: within 1 point of the best share and 10 % of the best starved time. The best schedule knows the future, has "
+        "the same first hold and starves\nleast, then has the fewest late gaps; an engine under one token per SLO (slow) is "
+        "followed evenly instead."
+    )
     return "\n".join(lines)
+
+
+def verdict(row: dict[str, Any]) -> str:
+    """One word."""
+    return "slow" if row["is_slow"] else "yes" if row["close_to_best"] else "NO"

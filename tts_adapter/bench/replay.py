@@ -64,6 +64,9 @@ def optimum(reply: Reply, first_release: float, slo_s: float) -> tuple[float, in
 
     Token i comes at a_i and can be heard without starving from first_release + i * slo on; what a_i is later than that
     must be starved before it. The largest such lag is enough, and can all be spent in the first gap: one late gap.
+
+    A caller whose timers are late by up to L, nobody knows by how much, has to aim L early to be sure of a gap. Its
+    gaps are then SLO - L/2 on average, and that is what to give as `slo_s` for the best that such a caller can do.
     """
     lag = max(came - first_release - index * slo_s for index, came in enumerate(arrivals(reply)))
     return (lag, 1) if lag > _TOLERANCE_S else (0.0, 0)

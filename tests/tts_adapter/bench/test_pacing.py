@@ -12,7 +12,7 @@ from tts_adapter.options import PacingOptions
 REPLIES = 200
 FAST = ["steps-29ms-2.4", "steps-29ms-2.4-correlated", "steps-30ms-2.4-jitter", "steps-20ms-3", "plain-15ms"]
 PUBLISHED = ["l4-published", "l4-published-correlated", "l4-published-jitter"]
-OTHERS = ["l4-published-stalls", "steps-45ms-2.45"]
+OTHERS = ["l4-published-slow-start", "l4-published-stalls", "steps-45ms-2.45"]
 
 
 def bench(*words: str) -> int:
@@ -38,11 +38,19 @@ def test_the_published_point_keeps_97_percent_at_the_default_hold(name: str, tim
 
 
 @pytest.mark.parametrize("name", [*FAST, *PUBLISHED, *OTHERS])
-def test_close_to_the_optimum(name: str) -> None:
+@pytest.mark.parametrize("timer_ms", [0.0, 1.5])
+def test_close_to_the_optimum(name: str, timer_ms: float) -> None:
     (trace,) = generated(REPLIES, names=[name])
-    outcome, best_share, best_starved_s = outcome_of(trace, PacingOptions(), 0.0, 1)
+    outcome, best_share, best_starved_s = outcome_of(trace, PacingOptions(), timer_ms, 1)
     assert outcome.share >= best_share - 0.01
     assert outcome.starved_s <= best_starved_s * 1.10 + 0.010
+
+
+@pytest.mark.parametrize("name", [*FAST, *PUBLISHED, *OTHERS])
+def test_late_timers_cost_no_share_even_against_punctual_ones(name: str) -> None:
+    (trace,) = generated(REPLIES, names=[name])
+    punctual_share = outcome_of(trace, PacingOptions(), 0.0, 1)[1]
+    assert outcome_of(trace, PacingOptions(), 1.5, 1)[0].share >= punctual_share - 0.01
 
 
 @pytest.mark.parametrize("name", ["plain-45ms", "slow-45ms-1.5"])
