@@ -4,8 +4,10 @@ Some bridges hang up on pings, some proxies close without. A peer that has stopp
 and all that waits in it, for as long as it likes.
 """
 
+import struct
 from asyncio import TimerHandle
 from collections.abc import Mapping
+from socket import SO_LINGER, SOL_SOCKET
 from typing import Any
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
@@ -31,7 +33,12 @@ def protocol_with_pings(intervals_s: Mapping[str, float | None]) -> type[WebSock
             """The call is over when this returns; what the peer has not taken by then it gets `close_timeout` for."""
             await super().run_asgi()
             if not self.disconnected:
-                self._forced_end = self.loop.call_later(self.close_timeout, self.transport.abort)
+                self._forced_end = self.loop.call_later(self.close_timeout, self._end)
+
+        def _end(self) -> None:
+            # Without lingering, the kernel too forgets what waits, and the peer sees a reset.
+            self.transport.get_extra_info("socket").setsockopt(SOL_SOCKET, SO_LINGER, struct.pack("ii", 1, 0))
+            self.transport.abort()
 
         def connection_lost(self, exc: Exception | None) -> None:
             """The socket is gone: nothing is left to force."""

@@ -1,7 +1,6 @@
 """What is known of one reply while it grows: its tokens, its text, its timing. Pure."""
 
-import re
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import accumulate
 
@@ -114,9 +113,3 @@ class Reply:
 
     def _since_asked(self, at: float | None) -> float | None:
         return None if at is None else (at - self.asked_at) * 1e3
-
-
-async def spoken(text: str, now: float) -> AsyncGenerator[TokenBurst, None]:
-    """A text of our own as a reply: one token per word, so that what was heard of it can be kept."""
-    words = re.findall(r"\S+\s*|\s+", text)
-    yield TokenBurst(tuple(range(len(words))), tuple(words), now, finish_reason="stop")

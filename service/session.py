@@ -13,6 +13,7 @@ from engine.api import EngineDead, GenerateRequest, RequestRefused, TokenBurst
 from service.channel import CallLost, Channel
 from service.conversation import Conversation, PromptTooLong
 from service.equipment import Equipment
+from service.greeting import spoken
 from service.hearing import Hearing
 from service.playback_ledger import PlaybackLedger
 from service.prewarm import Prewarm
@@ -43,7 +44,7 @@ from service.protocols.events import (
 )
 from service.protocols.events import Reply as ProtocolReply
 from service.rate_limit import RateLimit
-from service.reply import Reply, ReplyToken, spoken
+from service.reply import Reply, ReplyToken
 from service.speech import SentFrame, Speech
 from service.tool_use import ToolUse, offered
 from service.turn import Turn
@@ -235,7 +236,7 @@ class Session:
             self._hearing.start(self._tasks)
         if started.greeting:
             self._greeting = True
-            self._begin_turn(spoken(started.greeting, self._loop.time()))
+            self._begin_turn(spoken(started.greeting))
 
     async def _read_ahead(self, text: str) -> None:
         turn = self._turn
