@@ -81,6 +81,7 @@ class SequentialHeads(nn.Module):  # type: ignore[misc]
         self.states = nn.ParameterList(_uniform(inner * 2, hidden) for _ in range(config.layers))
         self.tokens = nn.Parameter(_uniform(config.layers * inner * 2, hidden))
         self.downs = nn.ParameterList(torch.zeros(hidden, inner) for _ in range(config.layers))
+        self.carry = nn.Parameter(torch.ones(config.depth, hidden))
         self.scale = nn.Parameter(torch.ones(config.depth, hidden))
         self.shift = nn.Parameter(torch.zeros(config.depth, config.layers * inner * 2))
 
@@ -94,6 +95,7 @@ class SequentialHeads(nn.Module):  # type: ignore[misc]
 
     def step(self, depth: int, state: torch.Tensor, token: torch.Tensor) -> torch.Tensor:
         """The core once more."""
+        state = state * self.carry[depth]
         added = (token + self.shift[depth]).chunk(self.config.layers, -1)
         for weight, own, down in zip(self.states, added, self.downs, strict=True):
             gate, through = (nn.functional.linear(_normed(state), weight) + own).chunk(2, -1)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -84,6 +85,27 @@ def score(
         tokens_per_step={name: tokens_per_step(accepted(ranks, paths), starts) for name, paths in judged.items()},
         right=_right(ranks),
     )
+
+
+def scores(
+    heads: MedusaHeads | SequentialHeads, target: Target, states: States, judged: Mapping[str, Sequence[Path]]
+) -> dict[str, Score]:
+    """Every selection that is not empty."""
+    found = {chosen.name: score(heads, target, states, chosen, judged) for chosen in selections(states)}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def scores_json(found: Mapping[str, Score]) -> dict[str, Any]:
+    """For each selection its size, tokens per step by tree, and the share of right first candidates by depth."""
+    return {
+        name: {
+            "replies": value.replies,
+            "tokens": value.tokens,
+            "tokens_per_step": {tree: round(length, 4) for tree, length in value.tokens_per_step.items()},
+            "right_by_depth": [round(share, 4) for share in value.right],
+        }
+        for name, value in found.items()
+    }
 
 
 def calibrate(

@@ -89,7 +89,10 @@ def cut_at_loops(replies: Iterable[Reply]) -> list[Reply]:
 
 def distinct(replies: Iterable[Reply]) -> list[Reply]:
     """The first of every text."""
-    return list({reply.ids: reply for reply in reversed(list(replies))}.values())[::-1]
+    first: dict[tuple[int, ...], Reply] = {}
+    for reply in replies:
+        first.setdefault(reply.ids, reply)
+    return list(first.values())
 
 
 def split(replies: Iterable[Reply], held_out: Iterable[str]) -> tuple[list[Reply], list[Reply]]:

@@ -8,6 +8,7 @@ machine's matter: the number with the most tokens per second.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 Path = tuple[int, ...]
 
@@ -45,6 +46,18 @@ class Choice:
     def tokens_per_s(self) -> float:
         """Of each request."""
         return self.tokens_per_step / self.step_s
+
+
+def path_shares_of(about: Mapping[str, Any]) -> list[PathShare]:
+    """The joint accuracies that a file of heads keeps.
+
+    Raises:
+        ValueError: it keeps none.
+    """
+    kept = about.get("paths")
+    if not isinstance(kept, list) or not kept:
+        raise ValueError("these heads keep no accuracies along paths: judge them first")
+    return [PathShare(tuple(path), float(share)) for path, share in kept]
 
 
 def likeliest(shares: Sequence[PathShare], nodes: int) -> list[Path]:

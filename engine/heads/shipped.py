@@ -1,0 +1,130 @@
+"""The heads that come with the service, for the embedded model, and what `engine.heads` may name.
+
+A shipped set fits one model only, which its hash says: other weights would still run, and be guessed badly.
+"""
+
+import json
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import torch
+from safetensors import safe_open
+
+from engine.heads.checkpoint import Checkpoint, CheckpointError, load, read_about, write_for_vllm
+from engine.heads.config import Architecture
+from engine.heads.target import model_hash
+
+_FOLDER = Path(__file__).parent / "shipped"
+_VOCABULARY = ("lm_head.weight", "model.embed_tokens.weight")
+
+
+def shipped_path(architecture: Architecture) -> Path:
+    """The file of shipped heads."""
+    return _FOLDER / f"{architecture}.safetensors"
+
+
+def reply_files() -> list[Path]:
+    """Replies that the shipped heads were not trained on: those they are judged by first."""
+    return sorted(_FOLDER.glob("*.jsonl.gz"), key=lambda path: (path.name != "held_out.jsonl.gz", path.name))
+
+
+def heads_path(name: str, architecture: Architecture) -> Path:
+    """The file that `engine.heads` names: a file of ours, a folder with one of this architecture, or `shipped`.
+
+    Raises:
+        CheckpointError: none of these.
+    """
+    if name == "shipped":
+        return shipped_path(architecture)
+    path = Path(name)
+    if path.is_dir():
+        path = path / f"{architecture}.safetensors"
+    if not path.is_file():
+        raise CheckpointError(f"heads: {path} does not exist")
+    return path
+
+
+def load_heads(name: str, architecture: Architecture) -> Checkpoint:
+    """Heads that `engine.heads` names.
+
+    Raises:
+        CheckpointError: it names none.
+    """
+    return load(heads_path(name, architecture))
+
+
+def acceptance_length(about: dict[str, object], tree: str) -> float | None:
+    """Tokens per step that the heads reached where they were judged, greedy and sampled together; None if not kept."""
+    kept = about.get("acceptance")
+    if not isinstance(kept, dict):
+        return None
+    lengths = [kept[name]["tokens_per_step"].get(tree) for name in ("greedy_all", "t07_all") if name in kept]
+    known = [float(length) for length in lengths if length is not None]
+    return sum(known) / len(known) if known else None
+
+
+def fits(about: dict[str, object], model: Path) -> bool:
+    """Whether heads were trained on the model in this folder; True where that cannot be told."""
+    target = about.get("target")
+    trained_on = target.get("sha256") if isinstance(target, dict) else None
+    own = model_hash(model)
+    return trained_on is None or own is None or trained_on == own
+
+
+def vllm_folder(name: str, model: Path, cache_dir: Path, dtype: str, full_vocabulary: bool = False) -> Path:
+    """The folder of independent heads for vLLM's `medusa`, made in the cache where it is not there yet.
+
+    Args:
+        name: as `engine.heads` names them.
+        model: folder of the target's checkpoint, for its vocabulary matrix.
+        cache_dir: of the service.
+        dtype: `float32` or `bfloat16`.
+        full_vocabulary: every token may be drafted, which makes vLLM read the whole matrix for each head.
+
+    Raises:
+        CheckpointError: no such heads, or they are of another model.
+    """
+    path = heads_path(name, "medusa")
+    about = read_about(path)
+    if not fits(about, model):
+        raise CheckpointError(f"heads: {path.name} were trained on another model than {model.name}")
+    stamp = f"{path.stat().st_size:x}-{int(path.stat().st_mtime):x}-{dtype}{'-full' if full_vocabulary else ''}"
+    folder = cache_dir / "heads" / f"{model.name}-medusa-{stamp}"
+    if (folder / "config.json").exists():
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    fresh = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".new-"))
+    try:
+        checkpoint, vocabulary = load(path), read_vocabulary(model)
+        if full_vocabulary:
+            checkpoint = Checkpoint(checkpoint.heads, torch.arange(len(vocabulary)), checkpoint.about)
+        write_for_vllm(fresh, checkpoint, vocabulary, getattr(torch, dtype))
+        os.replace(fresh, folder)
+    except OSError:
+        # Another process may have been first.
+        if not (folder / "config.json").exists():
+            raise
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+    return folder
+
+
+def read_vocabulary(model: Path) -> torch.Tensor:
+    """[vocabulary, hidden] the matrix that the target's last hidden state is multiplied with.
+
+    Raises:
+        CheckpointError: the checkpoint does not hold it.
+    """
+    index = model / "model.safetensors.index.json"
+    files = json.loads(index.read_text())["weight_map"] if index.exists() else {}
+    for name in _VOCABULARY:
+        path = model / files.get(name, "model.safetensors")
+        if not path.is_file():
+            continue
+        with safe_open(path, "pt") as file:
+            if name in file.keys():  # noqa: SIM118 (not a dictionary)
+                tensor: torch.Tensor = file.get_tensor(name)
+                return tensor
+    raise CheckpointError(f"{model} holds no vocabulary matrix")
