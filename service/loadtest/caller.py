@@ -143,6 +143,9 @@ class SimulatedCall(WSListener):
         except (OSError, TimeoutError):
             self._record.outcome = "failed"
             return
+        if self._transport is None:  # the service went away in the middle of the upgrade
+            self._record.outcome = "failed"
+            return
         try:
             async with asyncio.TaskGroup() as tasks:
                 speaking = tasks.create_task(self._send_audio(), name="uplink") if self._uplink else None

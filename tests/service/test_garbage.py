@@ -1,0 +1,26 @@
+"""The collector after `calm_collector`, in a process of its own: it is a setting of the whole process."""
+
+import subprocess
+import sys
+
+SCRIPT = """
+import gc
+from service.garbage import calm_collector
+
+class Node: ...
+
+kept = [Node() for _ in range(1000)]
+calm_collector()
+assert gc.get_freeze_count() > 1000
+assert not any(isinstance(found, Node) for found in gc.get_objects())
+assert gc.isenabled()
+
+left = Node()
+left.itself = left
+del left
+assert gc.collect() >= 1
+"""
+
+
+def test_what_is_there_is_never_visited_again_and_what_comes_is() -> None:
+    subprocess.run([sys.executable, "-c", SCRIPT], check=True, timeout=60)
