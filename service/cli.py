@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 
@@ -11,8 +12,11 @@ COMMANDS = {
     "loadtest": ("service.loadtest.command", "many simulated callers against a running service"),
     "plan": ("service.plan_command", "what a GPU and a model can hold"),
     "profiles": ("service.profiles_command", "list the profiles, or show what one passes to the engine"),
+    "heads": ("service.heads_command", "train, judge and choose what speculation drafts with"),
     "bench": ("service.bench_command", "benchmarks"),
 }
+
+BROKEN_PIPE = 141  # what shells report of a command that SIGPIPE has ended
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -26,5 +30,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         if name == wanted:
             importlib.import_module(module).add_arguments(command)
     args = parser.parse_args(arguments)
-    status: int = importlib.import_module(COMMANDS[args.command][0]).run(args)
+    try:
+        status: int = importlib.import_module(COMMANDS[args.command][0]).run(args)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read the output has left (`| head`). What is still to be flushed at exit must not raise again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
     return status
