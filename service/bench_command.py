@@ -5,6 +5,7 @@ import importlib
 
 BENCHES = {
     "published": ("engine.bench.published", "strategies of speculation against plain decoding on this machine"),
+    "speculation": ("engine.bench.speculation", "what drafting is worth on this machine, all strategies in one run"),
     "pacing": ("tts_adapter.bench.pacing", "the pacer against an optimum that knows the future, on engine traces"),
     "record": ("service.trace_bench", "engine traces for the bench of pacing"),
     "firstaudio": ("service.first_audio_bench", "from the caller's words to the first sound, by stage"),
