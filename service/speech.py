@@ -72,7 +72,7 @@ class Speech:
         self._loop = asyncio.get_running_loop()
         self._utterance: Utterance = voice.open(reply.turn_id)
         self._normaliser = normaliser
-        self._filter = TextFilter() if options.filter_text else None
+        self._filter = TextFilter(options.code_blocks) if options.filter_text else None
         self._segmenter = Segmenter(options.segments)
         self._playout = Playout(audio.sample_rate_hz, options.playout, FRAME_MS)
         self._resampler = Resampler(voice.sample_rate_hz, audio.sample_rate_hz)

@@ -114,6 +114,9 @@ class SpeechOptions(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     filter_text: bool = Field(default=True, description="Turn markdown, code, links and emoji into speakable text.")
+    code_blocks: Literal["speak", "skip"] = Field(
+        default="speak", description="What the filter does with fenced code: `speak` its text, or `skip` it."
+    )
     normalise: Literal["auto", "on", "off"] = Field(
         default="auto",
         description="Write out numbers, money, dates and units in English before a voice gets them. `auto`: for the local "
