@@ -73,6 +73,7 @@ class TokenBurst:
         cached_tokens: prompt tokens served from the prefix cache.
         draft_steps: on the last burst alone, where the engine reports it: (drafted, accepted) of every step that
             checked drafts, in order.
+        queued_s: how long the request waited for its place in the batch (seconds), None where the engine does not say.
     """
 
     token_ids: tuple[int, ...]
@@ -83,6 +84,7 @@ class TokenBurst:
     prompt_tokens: int = 0
     cached_tokens: int = 0
     draft_steps: tuple[tuple[int, int], ...] = ()
+    queued_s: float | None = None
 
     @property
     def accepted(self) -> int:

@@ -52,6 +52,7 @@ class Reply:
                 prompt_tokens=self._prompt_tokens,
                 cached_tokens=output.num_cached_tokens or 0,
                 draft_steps=_draft_steps(completion) if last else (),
+                queued_s=_queued_s(output),
             )
             begin = end
 
@@ -67,6 +68,14 @@ def _finish_reason(reason: str | None) -> FinishReason | None:
     if reason is None:
         return None
     return reason if reason in _FINISH_REASONS else "error"  # type: ignore[return-value]
+
+
+def _queued_s(output: Any) -> float | None:
+    """From vLLM's own marks of the request, both on the core's clock."""
+    marks = getattr(output, "metrics", None)
+    if marks is None or not marks.queued_ts or not marks.scheduled_ts:
+        return None
+    return max(0.0, float(marks.scheduled_ts - marks.queued_ts))
 
 
 def _draft_steps(completion: Any) -> tuple[tuple[int, int], ...]:

@@ -22,6 +22,7 @@ from service.normalising import make_normaliser
 from service.settings import Settings
 from service.speech_detector import SpeechModel
 from service.tool_use import MakeReader
+from service.traces import make_traces
 from tts_adapter.pace_model import PaceModel
 from tts_adapter.voice import Voice
 
@@ -69,8 +70,10 @@ def create_app(
     pace_model = PaceModel(settings.pacing.slo_ms / 1000)
     speech_model = SpeechModel() if settings.listen.vad else None
     tool_reader = _tool_reader(engine, settings.openai.tool_parser)
+    normaliser = make_normaliser(settings)
+    traces = make_traces(settings.traces)
     equipment = Equipment(
-        engine, voice, settings, metrics, calls, pace_model, speech_model, make_normaliser(settings), tool_reader
+        engine, voice, settings, metrics, calls, pace_model, speech_model, normaliser, tool_reader, traces
     )
 
     @asynccontextmanager
@@ -82,6 +85,7 @@ def create_app(
             yield
             running.cancel()
         await lifecycle.stop()
+        await asyncio.to_thread(traces.close)
 
     app = FastAPI(title="voicepace", lifespan=lifespan)
     _mount_probes(app, lifecycle, metrics)

@@ -1,6 +1,6 @@
 """What every call of a service shares."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from engine.api import Engine
 from service.calls import Calls
@@ -8,6 +8,7 @@ from service.metrics import Metrics
 from service.settings import Settings
 from service.speech_detector import SpeechModel
 from service.tool_use import MakeReader
+from service.traces import Traces
 from tts_adapter.normaliser import Normaliser
 from tts_adapter.pace_model import PaceModel
 from tts_adapter.voice import Voice
@@ -29,3 +30,4 @@ class Equipment:
     speech_model: SpeechModel | None = None
     normaliser: Normaliser | None = None
     tool_reader: MakeReader | None = None
+    traces: Traces = field(default_factory=Traces)

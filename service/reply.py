@@ -39,6 +39,7 @@ class Reply:
     first_frame_at: float | None = None
     prompt_tokens: int = 0
     cached_tokens: int = 0
+    queued_s: float | None = None
     _first_core_time_s: float | None = None
     _last_core_time_s: float | None = None
 
@@ -52,6 +53,7 @@ class Reply:
         if self.first_burst_at is None:
             self.first_burst_at = now
             self.prompt_tokens, self.cached_tokens = burst.prompt_tokens, burst.cached_tokens
+            self.queued_s = burst.queued_s
         self.finish_reason = burst.finish_reason or self.finish_reason
         if not burst.token_ids:
             return [], None
@@ -87,14 +89,25 @@ class Reply:
         """The way to the first audio frame by stage (seconds); empty before that frame."""
         if self.first_frame_at is None:
             return {}
-        marks = [self.asked_at, self.first_burst_at, self.first_segment_at, self.first_chunk_at, self.first_frame_at]
-        stages: dict[str, float] = {}
-        previous = self.asked_at
-        for name, at in zip(("prefill", "segment", "synthesis", "framing"), marks[1:], strict=True):
-            reached = previous if at is None else max(previous, at)
-            stages[name] = reached - previous
-            previous = reached
+        stages = {name: end - begin for name, begin, end in self.stages()}
         return {**stages, "total": self.first_frame_at - self.asked_at}
+
+    def stages(self) -> Iterator[tuple[str, float, float]]:
+        """What has been reached on the way to the first audio frame: each stage with its begin and end (loop time).
+
+        `queue` is left out where the engine does not say how long the request waited.
+        """
+        if self.first_burst_at is None:
+            return
+        previous = self.asked_at
+        if self.queued_s is not None:
+            previous = min(self.asked_at + self.queued_s, self.first_burst_at)
+            yield "queue", self.asked_at, previous
+        marks = (self.first_burst_at, self.first_segment_at, self.first_chunk_at, self.first_frame_at)
+        for name, at in zip(("prefill", "segment", "synthesis", "framing"), marks, strict=True):
+            if at is not None:
+                yield name, previous, max(previous, at)
+                previous = max(previous, at)
 
     def _timings(self) -> Iterator[tuple[str, float | None]]:
         yield "ttft_ms", self._since_asked(self.first_token_at)

@@ -7,6 +7,7 @@ caller next speaks (or interrupts), and only that enters the history.
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from functools import partial
 from typing import Literal, assert_never
 
 from engine.api import EngineDead, GenerateRequest, RequestRefused, TokenBurst
@@ -292,7 +293,8 @@ class Session:
         captions = self._audio is None or self._dialect.captions
         pacer = Pacer[ReplyToken](self._shared.settings.pacing, self._shared.pace_model) if captions else None
         self._turn = Turn(reply, bursts, self._channel.send, self._metrics, pacer, self._speech(reply), self)
-        self._turn_task = self._tasks.create_task(self._run_turn(self._turn), name=f"turn-{reply.turn_id}")
+        following = self._shared.traces.follow(partial(self._run_turn, self._turn), reply, self._dialect)
+        self._turn_task = self._tasks.create_task(following, name=f"turn-{reply.turn_id}")
 
     def _speech(self, reply: Reply) -> Speech | None:
         voice = self._shared.voice

@@ -187,6 +187,16 @@ class ScriptedOptions(Section):
     )
 
 
+class TracesOptions(Section):
+    """OpenTelemetry traces: one span per turn, with the stages to its first sound (extra `otel`)."""
+
+    endpoint: str | None = Field(
+        None,
+        pattern="^https?://",
+        description="OTLP/HTTP address that gets a span per turn, such as `http://collector:4318/v1/traces`.",
+    )
+
+
 class LogOptions(Section):
     """Logs go to standard error and never hold what was said."""
 
@@ -209,6 +219,7 @@ class Settings(Section):
     openai: OpenAIOptions = OpenAIOptions()
     scripted: ScriptedOptions = ScriptedOptions()
     log: LogOptions = LogOptions()
+    traces: TracesOptions = TracesOptions()
 
 
 def load_settings(

@@ -43,9 +43,10 @@ export class Reply {
   }
 }
 
-/** The way to the first audio frame, by stage, in order: `{name, ms}`; empty without audio. */
+/** The way to the first audio frame, by stage, in order: `{name, ms}`; empty without audio. Waiting counts as prefill. */
 export function audioStages(timings) {
+  const waited = { prefill: timings.first_audio_queue_ms ?? 0 };
   return ["prefill", "segment", "synthesis", "framing"]
     .filter((name) => timings[`first_audio_${name}_ms`] !== undefined)
-    .map((name) => ({ name, ms: timings[`first_audio_${name}_ms`] }));
+    .map((name) => ({ name, ms: timings[`first_audio_${name}_ms`] + (waited[name] ?? 0) }));
 }

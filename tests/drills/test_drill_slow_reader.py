@@ -14,7 +14,7 @@ from websockets.exceptions import ConnectionClosed
 pytestmark = pytest.mark.prove
 
 SLOW = 40
-SEND_TIMEOUT_S = 10
+SEND_TIMEOUT_S = 15
 AUDIO = {"encoding": "pcm16", "sample_rate_hz": 24000}
 # Minutes of audio: 48 kB each second, which a service that kept it would hold for every one of them.
 GREETING = "All our lines are busy at the moment, please hold on and somebody will be with you. " * 40
@@ -26,7 +26,7 @@ SETTINGS = {
     "server.max_calls": str(SLOW + 2),
     "server.send_timeout_s": str(SEND_TIMEOUT_S),
 }
-HELD_PER_CALL = 256 * 1024
+HELD_PER_CALL = 384 * 1024
 
 
 async def open_one(service: Served) -> ClientConnection:

@@ -35,6 +35,7 @@ def test_the_reply_goes_on_and_the_next_one_is_heard(real_service_process: Serve
             again = await ask(bridge, "Say good morning.")
             assert again.reason in ("stop", "length")
             assert again.audio_bytes > 10 * FRAME_BYTES
+            assert again.messages[-1]["timings_ms"]["first_audio_queue_ms"] >= 0
 
     asyncio.run(talk())
     assert service.ready() == 200

@@ -1,6 +1,8 @@
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from engine.pieces import Pieces
 from engine.reply import Reply
 from engine.step_log import StepLog
@@ -55,3 +57,13 @@ def test_drafts_are_reported_with_the_last_burst() -> None:
 def test_without_speculation_nothing_was_drafted() -> None:
     (burst,) = reply(StepLog(), speculating=False).bursts(completion([97], "a"))
     assert (burst.drafted, burst.accepted) == (0, 0)
+
+
+@pytest.mark.parametrize(("queued", "scheduled", "waited"), [(5.0, 5.25, 0.25), (5.0, 0.0, None), (5.0, 4.9, 0.0)])
+def test_the_time_in_the_queue_comes_from_the_cores_marks(
+    queued: float, scheduled: float, waited: float | None
+) -> None:
+    output = completion([97], "a")
+    output.metrics = SimpleNamespace(queued_ts=queued, scheduled_ts=scheduled)
+    (burst,) = reply(StepLog()).bursts(output)
+    assert burst.queued_s == waited

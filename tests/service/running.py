@@ -64,7 +64,7 @@ def running_service(
     thread = threading.Thread(target=main, name="service")
     thread.start()
     try:
-        assert started.wait(30)
+        assert started.wait(120)
         assert running.ready.wait(ready_within_s)
         yield running
     finally:

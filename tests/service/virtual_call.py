@@ -25,6 +25,7 @@ from service.protocols.events import Frame, UserText
 from service.session import Session
 from service.settings import load_settings
 from service.tool_use import MakeReader
+from service.traces import Traces
 from tests.service.native_bridge import bridge_of
 from tts_adapter.pace_model import PaceModel
 from tts_adapter.voices.tone import ToneVoice
@@ -74,6 +75,7 @@ class VirtualCall:
         prompts: list[str],
         bridge: Bridge | None = None,
         tool_reader: MakeReader | None = None,
+        traces: Traces | None = None,
         **flags: str,
     ) -> None:
         settings = load_settings(
@@ -89,7 +91,8 @@ class VirtualCall:
         self._inbound: asyncio.Queue[Frame | None] = asyncio.Queue()
         calls = Calls(Admission(8, None), 0, 0.0)
         pace_model = PaceModel(settings.pacing.slo_ms / 1000)
-        equipment = Equipment(engine, ToneVoice(), settings, self.metrics, calls, pace_model, tool_reader=tool_reader)
+        extra = {"tool_reader": tool_reader, "traces": traces or Traces()}
+        equipment = Equipment(engine, ToneVoice(), settings, self.metrics, calls, pace_model, **extra)
         dialect = entry.make()
         self.socket = FakeSocket(self._arrived)
         channel = Channel(self.socket, dialect, settings.server.send_timeout_s)  # type: ignore[arg-type]
