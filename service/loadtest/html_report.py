@@ -20,7 +20,7 @@ th,td{text-align:left;padding:.2rem .6rem .2rem 0;border-bottom:1px solid var(--
 td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}.bad{color:var(--bad)}.good{color:var(--good)}
 svg{width:100%;height:auto}svg text{font:12px sans-serif;fill:var(--dim)}svg path{fill:none;stroke-width:1.6}
 svg path.grid{stroke:var(--grid);stroke-width:1}svg path.rule{stroke:var(--bad);stroke-dasharray:5 4}
-svg text.rule{fill:var(--bad)}
+svg text.rule{fill:var(--bad);paint-order:stroke;stroke:var(--paper);stroke-width:4px}
 .legend{color:var(--dim);font-size:.9rem;margin:.2rem 0 1.2rem}.legend span{margin-right:1rem}
 .legend span::before{content:"\\2014\\2009"}pre{white-space:pre-wrap;overflow-wrap:anywhere;font-size:.85rem}
 """ + "".join(f"path.c{n}{{stroke:var(--c{n})}}span.c{n}{{color:var(--c{n})}}" for n in range(1, 5))
@@ -106,17 +106,21 @@ def _percentile_plot(
     known: Mapping[str, Sequence[tuple[float, float]]], names: Sequence[str], rule: tuple[float, str] | None
 ) -> str:
     """Milliseconds by percentile, the last ones spread out: 90, 99 and 99.9 % are equally far apart."""
-    curves = [
-        Curve(LATENCIES[name], [(_nines(share), ms) for share, ms in known[name]], f"c{number}")
-        for number, name in enumerate(names, 1)
-    ]
+    curves = [Curve(LATENCIES[name], _by_nines(known[name]), f"c{number}") for number, name in enumerate(names, 1)]
     reach = max(x for curve in curves for x, _ in curve.points)
     ticks = [Tick(_nines(share), f"{100 * share:g} %") for share in PERCENTILES if _nines(share) <= reach]
     return line_plot(curves, ticks, "percentile", "ms", rule)
 
 
+def _by_nines(pairs: Sequence[tuple[float, float]]) -> list[tuple[float, float | None]]:
+    """The maximum stands just beyond the last percentile that the samples can tell."""
+    points: list[tuple[float, float | None]] = [(_nines(share), ms) for share, ms in pairs if share < 1]
+    last = points[-1][0] if points else 0.0
+    return [*points, *((last + 0.1, ms) for share, ms in pairs if share == 1)]
+
+
 def _nines(share: float) -> float:
-    return -math.log10(max(1 - share, 1e-5))
+    return -math.log10(1 - share)
 
 
 def _timeline(seconds: Sequence[Mapping[str, Any]], ramp_s: float) -> Iterator[str]:

@@ -59,9 +59,13 @@ def line_plot(
     if rule:
         y = y_px(rule[0])
         parts.append(f'<path class="rule" d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}"/>')
-        parts.append(f'<text class="rule" x="{LEFT + 4}" y="{y - 4:.1f}">{escape(rule[1])}</text>')
     for curve in curves:
         parts.append(f'<path class="{curve.style}" d="{_path(curve.points, x_px, y_px)}"/>')
+    if rule:
+        y = y_px(rule[0]) - 4
+        parts.append(
+            f'<text class="rule" x="{WIDTH - RIGHT - 4}" y="{y:.1f}" text-anchor="end">{escape(rule[1])}</text>'
+        )
     middle = (LEFT + WIDTH - RIGHT) / 2
     parts.append(f'<text x="{middle:.0f}" y="{HEIGHT - 6}" text-anchor="middle">{escape(x_name)}</text></svg>')
     return "".join(parts) + _legend(curves, y_name)
