@@ -83,6 +83,8 @@ class Lifecycle:
         if self.state is not State.DRAINING:
             self.state = State.READY
         self._metrics.engine_up.set(1)
+        # Known once the engine has read its heads; engines without heads need not say so.
+        self._metrics.heads_in_use(getattr(self._engine, "heads_acceptance_length", None))
 
     async def _watch(self) -> None:
         while True:

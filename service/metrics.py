@@ -152,14 +152,16 @@ class Metrics:
         profile: str,
         speculation: str,
         objective_ratio: float | None = None,
-        heads_acceptance_length: float | None = None,
     ) -> None:
         """Say once what runs, and what alerts measure it by; None leaves that metric without a sample."""
         self.build_info.labels(version, profile, speculation, self.model).set(1)
         if objective_ratio is not None:
             self.objective_ratio.labels(self.model).set(objective_ratio)
-        if heads_acceptance_length is not None:
-            self.heads_acceptance_length.labels(self.model).set(heads_acceptance_length)
+
+    def heads_in_use(self, acceptance_length: float | None) -> None:
+        """What the engine's heads reached when they were trained; None: it has none, or they do not say."""
+        if acceptance_length is not None:
+            self.heads_acceptance_length.labels(self.model).set(acceptance_length)
 
     def watch_load(self, limit: int, waiting: Callable[[], int], predicted_gap_s: Callable[[], float | None]) -> None:
         """Read the load at each scrape."""

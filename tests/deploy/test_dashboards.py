@@ -1,6 +1,7 @@
 """The dashboards are what the code builds, ask questions, and read metrics that exist."""
 
 import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import yaml
 
 from deploy.grafana.boards.panel import Board, Panel
 from deploy.grafana.dashboards import BOARDS, FOLDER, rendered
-from tests.deploy.metrics_table import documented
+from tests.deploy.metrics_table import METRICS_PAGE, documented, scraped
 from tests.deploy.promql import metric_names
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -20,11 +21,7 @@ RECORDED = {
     for rule in group["rules"]
 }
 PROCESS = {"process_cpu_seconds_total", "process_resident_memory_bytes"}
-DCGM = {
-    line
-    for line in (Path(__file__).with_name("dcgm_default_counters.txt")).read_text().splitlines()
-    if not line.startswith("#")
-}
+DCGM = scraped(Path(__file__).with_name("dcgm_scrape_l4.txt").read_text(), "DCGM_")
 
 
 @pytest.mark.parametrize("board", BOARDS, ids=lambda board: board.uid)
@@ -46,10 +43,20 @@ def test_a_panel_asks_a_question_and_says_how_to_read_the_answer(panel: Panel) -
 
 @pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel.question)
 def test_a_panel_reads_only_metrics_that_exist(panel: Panel) -> None:
-    known = DCGM if panel.needs_gpu else {*documented("voicepace_"), *documented("vllm:"), *RECORDED, *PROCESS}
+    known = set(DCGM) if panel.needs_gpu else {*documented("voicepace_"), *documented("vllm:"), *RECORDED, *PROCESS}
     for query in panel.queries:
         assert metric_names(query.expr)
         assert metric_names(query.expr) <= known
+
+
+def test_what_is_read_of_a_gpu_is_in_a_recorded_scrape_as_it_is_read() -> None:
+    page = set(re.findall(r"DCGM_\w+", METRICS_PAGE.read_text()))
+    queries = [query for panel in PANELS if panel.needs_gpu for query in panel.queries]
+    assert page == {name for query in queries for name in metric_names(query.expr)}
+    for name in page:
+        kind, labels = DCGM[name]
+        assert kind == "gauge"
+        assert {label for query in queries for label in re.findall(r"{{(\w+)}}", query.legend)} <= labels
 
 
 @pytest.mark.parametrize("board", BOARDS, ids=lambda board: board.uid)

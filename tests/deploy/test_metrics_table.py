@@ -16,7 +16,8 @@ def exercised(metrics: Metrics) -> str:
         stream.first_audio(dict.fromkeys(FIRST_AUDIO_STAGES, 0.1))
         for reason in ("stop", "length", "interrupted", "error"):
             stream.turn_ended(reason)
-    metrics.describe(version="1", profile="p", speculation="medusa", objective_ratio=0.99, heads_acceptance_length=2.4)
+    metrics.describe(version="1", profile="p", speculation="medusa", objective_ratio=0.99)
+    metrics.heads_in_use(2.4)
     return metrics.exposition().decode()
 
 

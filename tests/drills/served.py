@@ -112,8 +112,11 @@ def refused_start(settings: dict[str, str], folder: Path) -> str:
     """What a service that must not start says: its last line on standard error."""
     log = folder / "log"
     process = start(log, settings)
-    with process:
-        assert process.wait(180) == 1
+    try:
+        assert process.wait(300) == 1
+    finally:
+        process.kill()
+        process.communicate()
     return log.read_text().splitlines()[-1]
 
 
