@@ -33,23 +33,32 @@ def verdict(dependencies: Sequence[dict[str, Any]]) -> tuple[int, list[str]]:
     return (VULNERABLE if found else CLEAN), [*lines, f"{len(audited)} of {len(dependencies)} packages audited"]
 
 
+def audited(python: Path, locks: Sequence[Path]) -> tuple[int, list[str]]:
+    """What pip-audit, in the environment of `python`, knows of lock files that are installed together."""
+    names = [flag for path in locks for flag in ("-r", str(path))]
+    command = [python, "-m", "pip_audit", "--no-deps", "--disable-pip", "--format", "json", *names]
+    done = subprocess.run(command, capture_output=True, text=True)
+    try:
+        return verdict(json.loads(done.stdout)["dependencies"])
+    except (json.JSONDecodeError, KeyError):
+        return NOT_AUDITED, (done.stderr.strip().splitlines() or ["pip-audit said nothing"])[-1:]
+
+
 def main() -> int:
-    """Audit every lock file."""
+    """Audit every lock file; the GPU's apart, because it pins other versions."""
+    gpu = LOCK / "gpu.txt"
+    groups = [path for path in sorted(LOCK.glob("*.txt")) if path != gpu], [gpu]
     with tempfile.TemporaryDirectory() as scratch:
         venv.create(scratch, with_pip=True)
         python = Path(scratch) / "bin" / "python"
-        subprocess.run([python, "-m", "pip", "--quiet", "install", TOOL], check=True)
-        locks = [flag for path in sorted(LOCK.glob("*.txt")) if path.stem != "gpu" for flag in ("-r", str(path))]
-        command = [python, "-m", "pip_audit", "--no-deps", "--disable-pip", "--format", "json", *locks]
-        done = subprocess.run(command, capture_output=True, text=True)
-    try:
-        dependencies = json.loads(done.stdout)["dependencies"]
-    except (json.JSONDecodeError, KeyError):
-        print((done.stderr.strip().splitlines() or ["pip-audit said nothing"])[-1], file=sys.stderr)
-        return NOT_AUDITED
-    status, lines = verdict(dependencies)
-    print("\n".join(lines))
-    return status
+        install = [python, "-m", "pip", "--quiet", "--disable-pip-version-check", "install", TOOL]
+        if subprocess.run(install, capture_output=True).returncode:
+            print(f"not audited: {TOOL} cannot be installed")
+            return NOT_AUDITED
+        found = [audited(python, group) for group in groups]
+    print("\n".join(dict.fromkeys(line for _, lines in found for line in lines)))
+    statuses = {status for status, _ in found}
+    return VULNERABLE if VULNERABLE in statuses else NOT_AUDITED if NOT_AUDITED in statuses else CLEAN
 
 
 if __name__ == "__main__":
