@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 
 import pytest
-from served import Served, served
+
+from tests.drills.served import Served, served
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import urlopen
@@ -27,6 +27,7 @@ class Served:
     process: "subprocess.Popen[str]"
     http: str
     log: Path
+    last_words: list[str] = field(default_factory=list)
 
     @property
     def voice_url(self) -> str:
@@ -35,8 +36,8 @@ class Served:
 
     @property
     def said(self) -> str:
-        """What it has written to standard error."""
-        return self.log.read_text()
+        """What it has written to standard error, to its end once it has ended."""
+        return self.last_words[0] if self.last_words else self.log.read_text()
 
     def metric(self, name: str) -> float:
         """Sum over the labels of one metric."""
@@ -97,7 +98,8 @@ def served(settings: dict[str, str]) -> Iterator[Served]:
         try:
             line = process.stdout.readline()
             assert line.startswith("voicepace is ready: http://127.0.0.1:"), log.read_text()
-            yield Served(process, line.split()[-1], log)
+            service = Served(process, line.split()[-1], log)
+            yield service
         finally:
             process.terminate()
             try:
@@ -106,6 +108,7 @@ def served(settings: dict[str, str]) -> Iterator[Served]:
                 process.kill()
                 process.wait()
             process.stdout.close()
+        service.last_words.append(log.read_text())
 
 
 def refused_start(settings: dict[str, str], folder: Path) -> str:

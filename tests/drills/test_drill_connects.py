@@ -5,9 +5,10 @@ import itertools
 import json
 
 import pytest
-from calling import Told, say, started, take
-from served import SCRIPTED, Served, served
 from websockets.asyncio.client import connect
+
+from tests.drills.calling import Told, say, started, take
+from tests.drills.served import SCRIPTED, Served, served
 
 pytestmark = pytest.mark.prove
 

@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from calling import ask, call
-from served import refused_start, served
 
 from engine.embedded_model import FOLDER, MANIFEST, gguf_file, is_whole
+from tests.drills.calling import ask, call
+from tests.drills.served import refused_start, served
 
 pytestmark = [pytest.mark.prove, pytest.mark.engine, pytest.mark.timeout(600)]
 

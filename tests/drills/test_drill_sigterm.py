@@ -4,10 +4,11 @@ import asyncio
 import signal
 
 import pytest
-from calling import Told, call, say, take
-from served import SCRIPTED, Served, exists, served
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
+
+from tests.drills.calling import Told, call, say, take
+from tests.drills.served import SCRIPTED, Served, exists, served
 
 pytestmark = pytest.mark.prove
 

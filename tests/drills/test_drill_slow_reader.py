@@ -6,10 +6,11 @@ import socket
 from urllib.parse import urlsplit
 
 import pytest
-from calling import Told, ask, call, say, started, take
-from served import SCRIPTED, Served, served
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
+
+from tests.drills.calling import Told, ask, call, say, started, take
+from tests.drills.served import SCRIPTED, Served, served
 
 pytestmark = pytest.mark.prove
 

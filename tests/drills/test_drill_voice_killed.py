@@ -5,8 +5,9 @@ import os
 import signal
 
 import pytest
-from calling import Told, ask, call, say, take
-from served import Served, exists
+
+from tests.drills.calling import Told, ask, call, say, take
+from tests.drills.served import Served, exists
 
 pytestmark = [pytest.mark.prove, pytest.mark.engine]
 FRAME_BYTES = 441 * 2
