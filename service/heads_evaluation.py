@@ -47,13 +47,13 @@ def run(args: argparse.Namespace) -> int:
 
 def _evaluated(args: argparse.Namespace) -> dict[str, Any]:
     from engine import embedded_model
-    from engine.heads import shipped
+    from engine.heads.names import reply_files
     from engine.heads.replies import read
     from engine.heads.target import load_target
 
     settings = load_settings({"engine.model": args.model, "engine.speculation": "none"})
     folder = str(embedded_model.ready(settings.cache_dir, print)) if settings.engine.embedded else args.model
-    files = args.replies or shipped.reply_files()
+    files = args.replies or reply_files()
     target = load_target(folder, args.device)
     sets: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as scratch:
@@ -83,13 +83,13 @@ def _states(target: TargetModel, replies: Any, folder: Path) -> States:
 def _judged(target: TargetModel, states: States, heads: str, architecture: str) -> dict[str, Any] | None:
     """Scores of one set of heads with its own trees; None where there are no such heads."""
     from engine.heads import shipped
-    from engine.heads.checkpoint import CheckpointError
     from engine.heads.evaluation import scores, scores_json, trees
+    from engine.heads.names import HeadsMissing
     from engine.heads.tree_choice import path_shares_of
 
     try:
         checkpoint = shipped.load_heads(heads, "medusa" if architecture == "medusa" else "sequential")
-    except CheckpointError:
+    except HeadsMissing:
         return None
     shared = target.shared(checkpoint.token_map)
     device = target.model.device

@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _tree(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
     from engine.heads.checkpoint import read_about
-    from engine.heads.shipped import heads_path
+    from engine.heads.names import heads_path
     from engine.heads.tree_choice import best_sizes, expected_tokens, likeliest, path_shares_of
     from engine.provenance import provenance
     from engine.tree.drawing import draw

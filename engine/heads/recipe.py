@@ -121,7 +121,6 @@ def train(request: Request, data: Data, wanted: Wanted, report: Report) -> dict[
         commonest((reply.ids for reply in learnt), wanted.draft_vocabulary, len(target.vocabulary))
     )
     known = _states(target, learnt, request, STATES, report)
-    judged = _states(target, held, request, HELD_OUT_STATES, report)
     shared = target.shared(token_map)
     inner = wanted.inner or target.hidden * 16 // 9
     heads = build(
@@ -130,6 +129,7 @@ def train(request: Request, data: Data, wanted: Wanted, report: Report) -> dict[
     training = Training(heads, shared, known, wanted.plan, request.folder / f"training-{wanted.architecture}")
     training.run(lambda progress, share: report("training", share, f"loss {progress.loss:.3f}"))
     shares = calibrate(heads, shared, known, training.validation)
+    judged = _states(target, held, request, HELD_OUT_STATES, report)
     found = scores(heads, shared, judged, trees(shares, wanted.depth))
     about = {
         "target": {"model": Path(request.model).name, "sha256": model_hash(Path(request.model))},

@@ -1,4 +1,4 @@
-"""The heads that come with the service, for the embedded model, and what `engine.heads` may name.
+"""Heads as the engine loads them, by the name that `engine.heads` gives.
 
 A shipped set fits one model only, which its hash says: other weights would still run, and be guessed badly.
 """
@@ -14,43 +14,18 @@ from safetensors import safe_open
 
 from engine.heads.checkpoint import Checkpoint, CheckpointError, load, read_about, write_for_vllm
 from engine.heads.config import Architecture
+from engine.heads.names import heads_path
 from engine.heads.target import model_hash
 
-_FOLDER = Path(__file__).parent / "shipped"
 _VOCABULARY = ("lm_head.weight", "model.embed_tokens.weight")
-
-
-def shipped_path(architecture: Architecture) -> Path:
-    """The file of shipped heads."""
-    return _FOLDER / f"{architecture}.safetensors"
-
-
-def reply_files() -> list[Path]:
-    """Replies that the shipped heads were not trained on: those they are judged by first."""
-    return sorted(_FOLDER.glob("*.jsonl.gz"), key=lambda path: (path.name != "held_out.jsonl.gz", path.name))
-
-
-def heads_path(name: str, architecture: Architecture) -> Path:
-    """The file that `engine.heads` names: a file of ours, a folder with one of this architecture, or `shipped`.
-
-    Raises:
-        CheckpointError: none of these.
-    """
-    if name == "shipped":
-        return shipped_path(architecture)
-    path = Path(name)
-    if path.is_dir():
-        path = path / f"{architecture}.safetensors"
-    if not path.is_file():
-        raise CheckpointError(f"heads: {path} does not exist")
-    return path
 
 
 def load_heads(name: str, architecture: Architecture) -> Checkpoint:
     """Heads that `engine.heads` names.
 
     Raises:
-        CheckpointError: it names none.
+        HeadsMissing: it names none.
+        CheckpointError: the file holds none.
     """
     return load(heads_path(name, architecture))
 
@@ -84,7 +59,8 @@ def vllm_folder(name: str, model: Path, cache_dir: Path, dtype: str, full_vocabu
         full_vocabulary: every token may be drafted, which makes vLLM read the whole matrix for each head.
 
     Raises:
-        CheckpointError: no such heads, or they are of another model.
+        HeadsMissing: no such heads.
+        CheckpointError: they are of another model.
     """
     path = heads_path(name, "medusa")
     about = read_about(path)

@@ -19,7 +19,7 @@ from engine.heads.replies import Reply
 
 FORMAT = "voicepace-states"
 VERSION = 1
-_BATCH_ROWS = 4096
+_BATCH_ROWS = 6144
 
 Progress = Callable[[int, int], None]
 

@@ -47,7 +47,7 @@ class Plan:
     rate: float = 2e-3
     decay: float = 0.01
     recipe: Recipe = field(default_factory=Recipe)
-    validation_replies: int = 60
+    validation_replies: int = 120
     validate_every_s: float = 300.0
     patience: int = 4
     seed: int = 0

@@ -7,7 +7,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from engine.heads.checkpoint import Checkpoint, CheckpointError, save
-from engine.heads.shipped import acceptance_length, fits, heads_path, read_vocabulary, vllm_folder
+from engine.heads.names import HeadsMissing, heads_path, is_ours
+from engine.heads.shipped import acceptance_length, fits, read_vocabulary, vllm_folder
 from engine.heads.target import model_hash
 from tests.engine.heads import small
 
@@ -37,8 +38,16 @@ def test_names_lead_to_files(heads: Path) -> None:
     assert heads_path(str(heads), "medusa") == heads / "medusa.safetensors"
     assert heads_path(str(heads / "medusa.safetensors"), "medusa") == heads / "medusa.safetensors"
     assert heads_path("shipped", "sequential").name == "sequential.safetensors"
-    with pytest.raises(CheckpointError, match=r"sequential\.safetensors does not exist"):
+    with pytest.raises(HeadsMissing, match=r"sequential\.safetensors does not exist"):
         heads_path(str(heads), "sequential")
+
+
+def test_our_files_are_told_from_checkpoints_of_others(heads: Path, model: Path) -> None:
+    assert is_ours("shipped")
+    assert is_ours(str(heads))
+    assert is_ours(str(heads / "medusa.safetensors"))
+    assert not is_ours(str(model))
+    assert not is_ours("someone/medusa-heads")
 
 
 def test_the_hash_is_of_the_model_not_of_the_library(model: Path) -> None:
