@@ -9,7 +9,8 @@ How it decides:
 - The first token waits until the slack is what `PaceModel` says is needed, and never longer than `max_first_hold_ms`.
 - While the slack is short, the gap is stretched towards the SLO, because a token that leaves early now is missing later:
   less what the caller may be late, and from when the last token really left. With the slack in hand the gap is
-  `target_gap_ms`; with more it shrinks, so that delay does not build up.
+  `target_gap_ms` (less where the caller is later than that allows); with more it shrinks, so that delay does not build
+  up.
 - Where a gap is late anyway, it may be stretched more, so that the next ones are not late too: by what earlier replies
   lacked from there on, as far as `PaceModel`'s account of what such waits cost allows.
 - An engine whose mean rate is below one token per SLO is followed at its mean rate.
@@ -95,7 +96,7 @@ class Pacer(Generic[T]):
         self._flushed = True
         self._commit_step()
         if self._due is not None:
-            self._due = min(self._due, max(now, self._last_release + self._target_s) if self._released else now)
+            self._due = min(self._due, max(now, self._last_release + self._target()) if self._released else now)
         if self._released:
             self.model.settle(self._steps[:REPLY_STEPS], self._least_starved_s, self._starved_s)
 
@@ -175,15 +176,21 @@ class Pacer(Generic[T]):
             return 0.0
         return self.model.wait_s(len(self._steps) + 1, len(self._buffer) * self.model.pace_s)
 
+    def _target(self) -> float:
+        """The gap aimed at with the slack in hand: less than the target where the caller tends to be later than that
+        allows."""
+        return min(self._target_s, self.model.safe_gap_s)
+
     def _gap(self, now: float) -> float:
+        target_s = self._target()
         if self._flushed:
-            return self._target_s
+            return target_s
         token_s = self.model.token_s or self._target_s
         slow = self.model.is_slow
         longest = token_s if slow else max(self._target_s, self.model.longest_gap_s)
         excess = self._slack(now + longest, now) - self.model.needed_slack_s
         if excess <= 0:
             return longest
-        normal = token_s if slow else self._target_s
+        normal = token_s if slow else target_s
         least = min(normal * _LEAST_GAP_SHARE, token_s / 2)
         return max(normal * (1 - excess / _DRAIN_S), least)

@@ -87,3 +87,14 @@ def test_a_late_caller_is_allowed_for() -> None:
     assert model.longest_gap_s < 0.0182
     model.observe_lateness(5.0)
     assert model.longest_gap_s == pytest.approx(0.018)
+
+
+def test_the_safe_gap_allows_for_all_but_the_latest_hundredth() -> None:
+    model = PaceModel()
+    assert model.safe_gap_s == pytest.approx(0.019)
+    for number in range(256):
+        model.observe_lateness(0.030 if number % 100 == 0 else 0.004)
+    assert model.safe_gap_s == pytest.approx(0.016)
+    for _ in range(256):
+        model.observe_lateness(0.015)
+    assert model.safe_gap_s == pytest.approx(0.012)

@@ -235,3 +235,22 @@ def test_options_refuse_what_makes_no_sense(field: str) -> None:
 def test_the_target_may_not_exceed_the_objective() -> None:
     with pytest.raises(ValueError, match="target_gap_ms"):
         PacingOptions(target_gap_ms=25)
+
+
+def test_a_busy_caller_keeps_the_objective_with_tokens_in_hand() -> None:
+    rng = random.Random(5)
+    model = PaceModel()
+    times: list[float] = []
+    for _ in range(40):
+        pacer: Pacer[int] = Pacer(OPTIONS, model)
+        start = len(times)
+        for position, (time, count) in enumerate([*steady(0.03, [3] * 8), (math.inf, 0)]):
+            while (wakeup := pacer.next_wakeup()) is not None and wakeup < time:
+                now = max(wakeup + rng.uniform(0, 0.005), times[-1] if len(times) > start else 0.0)
+                times += [now] * len(pacer.pop_ready(now))
+            if position < 8:
+                pacer.push([0] * count, time)
+                if position == 7:
+                    pacer.flush(time)
+    own = [gap for at in range(24, len(times), 24) for gap in gaps(times[at : at + 24])]
+    assert sum(gap > 0.020 for gap in own) <= 0.02 * len(own)
