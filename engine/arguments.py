@@ -1,9 +1,14 @@
-"""`EngineOptions` as the exact arguments of vLLM's `AsyncEngineArgs`. Pure: profiles can be shown and compared."""
+"""`EngineOptions` as the exact arguments of vLLM's `AsyncEngineArgs`: profiles can be shown and compared.
+
+Reads the file of a tree where the settings name one; else pure.
+"""
 
 from typing import Any
 
 from engine.hardware import CpuFacts
 from engine.options import NEEDS_HEADS, EngineOptions
+from engine.tree.choice import chosen, known_shares, shares_of
+from engine.tree.topology import Topology
 
 # vLLM's own inter-token histogram gets an exact edge at the 20 ms objective.
 INTER_TOKEN_EDGES_S = (
@@ -22,6 +27,9 @@ def vllm_arguments(options: EngineOptions, cpu: CpuFacts | None, model: str | No
         options: the settings.
         cpu: None for a GPU.
         model: folder to load instead of `options.model`, as for the embedded one.
+
+    Raises:
+        ValueError: the tree does not fit.
     """
     arguments: dict[str, Any] = {
         "model": model or options.model,
@@ -40,6 +48,7 @@ def vllm_arguments(options: EngineOptions, cpu: CpuFacts | None, model: str | No
         "distributed_executor_backend": options.distributed_executor_backend,
         "enforce_eager": options.enforce_eager,
         "seed": options.seed,
+        "async_scheduling": None if options.async_scheduling else False,
         "speculative_config": speculative_config(options),
         "custom_histogram_buckets": {"inter_token_latency": list(INTER_TOKEN_EDGES_S)},
         "enable_log_requests": False,
@@ -51,6 +60,8 @@ def vllm_arguments(options: EngineOptions, cpu: CpuFacts | None, model: str | No
         arguments["gpu_memory_utilization"] = options.gpu_memory_utilization
     else:
         arguments |= _cpu_arguments(options, cpu)
+    if options.speculation == "medusa_tree":
+        arguments |= _tree_arguments(options, cpu)
     return {name: value for name, value in arguments.items() if value is not None}
 
 
@@ -59,6 +70,13 @@ def speculative_config(options: EngineOptions) -> dict[str, Any] | None:
     method = options.speculation
     if method == "none":
         return None
+    if method == "medusa_tree":
+        # To vLLM a tree is a chain of as many drafts as it has nodes, made by a class of ours.
+        return {
+            "method": "custom_class",
+            "model": "engine.tree.drafter.TreeDrafter",
+            "num_speculative_tokens": _tree(options)[0].nodes,
+        }
     default_tokens = 1 if method == "mtp" else 4
     config: dict[str, Any] = {
         "method": method,
@@ -71,8 +89,39 @@ def speculative_config(options: EngineOptions) -> dict[str, Any] | None:
         if options.draft_tensor_parallel_size is not None:
             config["draft_tensor_parallel_size"] = options.draft_tensor_parallel_size
     elif method in NEEDS_HEADS:
-        config["model"] = options.heads
+        config["model"] = options.heads_name
     return config
+
+
+def _tree_arguments(options: EngineOptions, cpu: CpuFacts | None) -> dict[str, Any]:
+    if cpu is None:
+        raise ValueError("speculation medusa_tree runs on the CPU engine; use medusa on a GPU")
+    topology, shares = _tree(options)
+    rows = options.max_num_seqs * (1 + topology.nodes)
+    budget = options.max_num_batched_tokens
+    if budget is not None and budget <= rows:
+        raise ValueError(
+            f"max_num_batched_tokens {budget} leaves no room for prompts beside {options.max_num_seqs} trees of "
+            f"{topology.nodes} nodes; set more than {rows}"
+        )
+    return {
+        "worker_cls": "engine.tree.worker.TreeCPUWorker",
+        "additional_config": {
+            "tree": {
+                "paths": topology.paths,
+                "shares": shares,
+                "heads": options.heads_name,
+                "follow_load": options.tree_follows_load,
+            }
+        },
+    }
+
+
+def _tree(options: EngineOptions) -> tuple[Topology, list[float]]:
+    """The tree, and how often each node is on the accepted path as far as known beforehand."""
+    known = known_shares(options.heads_name or "")
+    topology = chosen(options.tree, known)
+    return topology, shares_of(topology, known)
 
 
 def _cpu_arguments(options: EngineOptions, cpu: CpuFacts) -> dict[str, Any]:

@@ -40,13 +40,19 @@ class SeedSafeCPUModelRunner(CPUModelRunner):  # type: ignore[misc]
 
 
 class VoicepaceCPUWorker(cpu_worker.CPUWorker):  # type: ignore[misc]
-    """vLLM's worker with our model runner and sampler."""
+    """vLLM's worker with our model runner and sampler.
+
+    Attributes:
+        runner: the class of its model runner.
+    """
+
+    runner: type[SeedSafeCPUModelRunner] = SeedSafeCPUModelRunner
 
     def init_device(self) -> None:
         """As vLLM's, which takes the runner's class from a global of its module and offers no other way."""
         cpu_sampling.install()
         theirs = cpu_worker.CPUModelRunner
-        cpu_worker.CPUModelRunner = SeedSafeCPUModelRunner
+        cpu_worker.CPUModelRunner = self.runner
         try:
             super().init_device()
         finally:

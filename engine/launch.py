@@ -18,7 +18,11 @@ from engine.api import EngineStartError
 from engine.arguments import vllm_arguments
 from engine.core_process import Fault, GuardedContext, Standby, StandbyContext, environment_set, one_line
 from engine.hardware import CpuFacts, available_memory_bytes, read_cpu
+from engine.heads.names import is_ours
 from engine.options import EngineOptions
+from engine.tree.fallback import Fallback, is_unfit, reason_of, without_trees
+
+logger = logging.getLogger("voicepace.engine")
 
 Progress = Callable[[str], None]
 
@@ -31,19 +35,33 @@ class Launcher:
         options: the settings.
         cache_dir: for the embedded model.
         progress: takes a line for every long step.
+
+    Attributes:
+        in_use: the settings of the engine that runs.
+        fallback: how they differ from `options` where trees cannot be used; None where they do not.
     """
 
     options: EngineOptions
     cache_dir: Path
     progress: Progress
+    fallback: Fallback | None = field(init=False, default=None)
+    in_use: EngineOptions = field(init=False)
     _scratch: tempfile.TemporaryDirectory[str] = field(
         default_factory=lambda: tempfile.TemporaryDirectory(prefix="voicepace-", ignore_cleanup_errors=True)
     )
+
+    def __post_init__(self) -> None:
+        self.in_use = self.options
 
     @property
     def fault(self) -> Fault:
         """Where the core leaves the reason of its death."""
         return Fault(Path(self._scratch.name) / "fault")
+
+    @property
+    def tally_path(self) -> Path:
+        """Where the core counts what trees gave (`engine.tree.tally`)."""
+        return Path(self._scratch.name) / "tally"
 
     async def launch(self) -> Any:
         """A running `AsyncLLM`.
@@ -74,7 +92,18 @@ class Launcher:
         return environment | openmp.preloading(os.environ, openmp.library())
 
     def _build(self) -> Any:
-        options = self.options
+        self.in_use, self.fallback = self.options, None
+        try:
+            return self._build_with(self.options)
+        except EngineStartError as error:
+            if self.options.speculation != "medusa_tree" or not is_unfit(str(error)):
+                raise
+            self.in_use = without_trees(self.options)
+            self.fallback = Fallback(self.in_use.speculation, reason_of(str(error)))
+            logger.error("%s; running with speculation %s instead", error, self.in_use.speculation)
+            return self._build_with(self.in_use)
+
+    def _build_with(self, options: EngineOptions) -> Any:
         cpu = read_cpu()
         environment = self._environment()
         with environment_set(environment):
@@ -89,11 +118,26 @@ class Launcher:
                 standby = Standby(self.fault, environment | threads)
             try:
                 context = GuardedContext(self.fault) if standby is None else StandbyContext(standby)
-                return _async_llm(vllm_arguments(options, cpu, model), options, context)
+                arguments = vllm_arguments(options, cpu, model)
+                if options.speculation == "medusa":
+                    arguments["speculative_config"]["model"] = self._medusa_folder(arguments)
+                if options.speculation == "medusa_tree":
+                    arguments["additional_config"]["tree"]["tally"] = str(self.tally_path)
+                return _async_llm(arguments, options, context)
             except Exception as error:
                 if standby is not None:
                     standby.give_up()
                 raise EngineStartError(f"engine: {self.fault.read() or _reason(error)}") from error
+
+    def _medusa_folder(self, arguments: dict[str, Any]) -> str:
+        """What vLLM loads independent heads from: made from a file of ours, or what the settings name as it is."""
+        name: str = arguments["speculative_config"]["model"]
+        if not is_ours(name):
+            return name
+        from engine.heads.shipped import vllm_folder
+
+        dtype = arguments["dtype"] if arguments["dtype"] != "auto" else "bfloat16"
+        return str(vllm_folder(name, Path(arguments["model"]).expanduser(), self.cache_dir.expanduser(), dtype))
 
 
 def _async_llm(arguments: dict[str, Any], options: EngineOptions, context: Any) -> Any:
@@ -138,6 +182,8 @@ def check_before_start(options: EngineOptions, cpu: CpuFacts | None, model: str 
         folder = Path(value).expanduser()
         if not folder.exists():
             raise EngineStartError(f"engine.{key}: {value} does not exist")
+        if key == "heads" and is_ours(value):
+            continue
         if folder.is_dir() and not (folder / "config.json").exists():
             raise EngineStartError(f"engine.{key}: {value} holds no model (there is no config.json)")
     if cpu is not None:

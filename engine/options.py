@@ -46,7 +46,15 @@ class EngineOptions(BaseModel):
         None, ge=1, description="GPUs for the draft model: 1 or as many as the model. Default: as many."
     )
     heads: str | None = Field(
-        None, description="`medusa`, `eagle`, `eagle3`: folder or Hugging Face name of the trained heads."
+        None,
+        description="Trained heads: a folder, a file of `voicepace heads train`, or a Hugging Face name. `medusa` and "
+        "`medusa_tree` on the embedded model: default `shipped`.",
+    )
+    tree: str | None = Field(
+        None, description="`medusa_tree`: number of nodes, or a JSON file with the tree. Default: 16 nodes."
+    )
+    tree_follows_load: bool = Field(
+        True, description="`medusa_tree`: draft fewer nodes, down to none, where more would make replies slower."
     )
     max_model_len: int | None = Field(
         None, ge=16, description="Prompt and reply together, tokens. Default: what the model allows."
@@ -71,6 +79,9 @@ class EngineOptions(BaseModel):
     enforce_eager: bool = Field(
         False, description="No graph capture, no compilation: starts sooner; on a CPU steps are hardly slower."
     )
+    async_scheduling: bool = Field(
+        True, description="Plan the next step while one runs; where speculation forbids it, it is off in any case."
+    )
     seed: int = Field(0, description="Of sampling for requests without a seed of their own.")
     vllm_log_level: Literal["debug", "info", "warning", "error"] = Field(
         "error", description="Lowest level of the engine's own log lines that is shown."
@@ -93,23 +104,41 @@ class EngineOptions(BaseModel):
         """What the chosen speculation lacks, one line."""
         method = self.speculation
         if method == "medusa_tree":
-            return "not available in this version; use medusa"
-        if method in NEEDS_HEADS and not self.heads:
+            return self._tree_fault()
+        if method in NEEDS_HEADS and not self.heads_name:
             return "set heads to the folder or name of trained heads"
         if method == "draft_model" and not self.draft_model:
             return "set draft_model to a smaller model with the same vocabulary"
         if method == "suffix" and find_spec("arctic_inference") is None:
             return "needs the package arctic-inference, which is not installed"
+        if self.tree:
+            return "tree is set but not used; set speculation to medusa_tree"
         if method != "draft_model" and self.draft_model:
             return "draft_model is set but not used; set speculation to draft_model"
         if method not in NEEDS_HEADS and self.heads:
-            return "heads are set but not used; set speculation to medusa, eagle or eagle3"
+            return "heads are set but not used; set speculation to medusa, medusa_tree, eagle or eagle3"
+        return None
+
+    def _tree_fault(self) -> str | None:
+        if not self.heads_name:
+            return "set heads to a file or folder of `voicepace heads train`"
+        if self.num_speculative_tokens is not None:
+            return "the tree says how many tokens are drafted; set tree instead of num_speculative_tokens"
+        if self.tensor_parallel_size > 1:
+            return "runs on one device; set tensor_parallel_size to 1 or speculation to medusa"
         return None
 
     @property
     def embedded(self) -> bool:
         """Whether the model is the one that comes with the package index."""
         return self.model == EMBEDDED_MODEL
+
+    @property
+    def heads_name(self) -> str | None:
+        """The heads to draft with; the shipped ones where the settings name none and the model is the embedded one."""
+        if self.heads is None and self.embedded and self.speculation in ("medusa", "medusa_tree"):
+            return "shipped"
+        return self.heads
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -20,6 +20,8 @@ from engine.refusals import check
 from engine.reply import Reply
 from engine.step_log import StepLog
 from engine.step_tap import tap
+from engine.tree.fallback import Fallback
+from engine.tree.tally import Tally
 
 _LAST_BREATH_S = 5.0
 
@@ -45,6 +47,7 @@ class VllmEngine:
         self._client: Any = None
         self._tokenizer: HfChatTokenizer | None = None
         self._gone = False
+        self._tally: Tally | None = None
         self.step_log = StepLog()
 
     @property
@@ -96,6 +99,9 @@ class VllmEngine:
         try:
             self._client = client = await self._launcher.launch()
             self.step_log = StepLog()
+            self._tally = None
+            if self._launcher.in_use.speculation == "medusa_tree":
+                self._tally = Tally(self._launcher.tally_path)
             tap(client.output_processor, self.step_log)
             self._tokenizer = HfChatTokenizer(client.get_tokenizer(), _stop_token_ids(client))
             await warmup.run(self)
@@ -122,6 +128,15 @@ class VllmEngine:
         # Its `__del__` shuts down once more, and at the interpreter's exit that only prints a traceback.
         client.shutdown = _nothing
 
+    @property
+    def fallback(self) -> Fallback | None:
+        """What runs instead of trees and why; None where what was asked for runs."""
+        return self._launcher.fallback
+
+    def tree_tally(self) -> dict[str, float] | None:
+        """What trees have given since the start (`engine.tree.tally`); None without them."""
+        return None if self._tally is None else self._tally.read()
+
     def core_pids(self) -> tuple[int, ...]:
         """Process ids of the engine core, for health checks and tests."""
         return tuple(process.pid for process in _core_processes(self.client))
@@ -135,7 +150,7 @@ class VllmEngine:
             self.step_log,
             pieces_for(client.get_tokenizer(), request.prompt_token_ids),
             prompt_tokens=len(request.prompt_token_ids),
-            speculating=self._options.speculation != "none",
+            speculating=self._launcher.in_use.speculation != "none",
         )
         prompt = {"prompt_token_ids": list(request.prompt_token_ids)}
         try:

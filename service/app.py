@@ -66,6 +66,8 @@ def create_app(
         speculation="scripted" if settings.scripted.enabled else settings.engine.speculation,
         objective_ratio=server.objective_ratio,
     )
+    if (tree_tally := getattr(engine, "tree_tally", None)) is not None:
+        metrics.watch_trees(tree_tally)
     lifecycle = Lifecycle(engine, voice, metrics, announce)
     pace_model = PaceModel(settings.pacing.slo_ms / 1000)
     speech_model = SpeechModel() if settings.listen.vad else None

@@ -85,6 +85,10 @@ class Lifecycle:
         self._metrics.engine_up.set(1)
         # Known once the engine has read its heads; engines without heads need not say so.
         self._metrics.heads_in_use(getattr(self._engine, "heads_acceptance_length", None))
+        if (fallback := getattr(self._engine, "fallback", None)) is None:
+            self._metrics.speculation_in_use("", None, "")
+        else:
+            self._metrics.speculation_in_use("medusa_tree", fallback.instead, fallback.reason)
 
     async def _watch(self) -> None:
         while True:

@@ -6,9 +6,11 @@ core's clock), the engine TIT (a burst of n tokens after a gap g counts as n sam
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from service.tree_metrics import TreeMetrics
 
 TIT_BUCKETS_S = (
     0.001,
@@ -141,6 +143,11 @@ class Metrics:
         self.objective_ratio = self._gauge(
             "objective_ratio", "Share of delivered gaps promised within the objective; absent: no promise.", ("model",)
         )
+        self.speculation_fallback = self._gauge(
+            "speculation_fallback",
+            "1 while another speculation runs than was asked for, and why; absent where what was asked for runs.",
+            ("asked", "instead", "reason"),
+        )
         self.heads_acceptance_length = self._gauge(
             "heads_acceptance_length", "Mean acceptance length stored with the heads when trained.", ("model",)
         )
@@ -162,6 +169,16 @@ class Metrics:
         """What the engine's heads reached when they were trained; None: it has none, or they do not say."""
         if acceptance_length is not None:
             self.heads_acceptance_length.labels(self.model).set(acceptance_length)
+
+    def speculation_in_use(self, asked: str, instead: str | None, reason: str) -> None:
+        """Say that another speculation runs than the one asked for; `instead` None: it is the one asked for."""
+        self.speculation_fallback.clear()
+        if instead is not None:
+            self.speculation_fallback.labels(asked, instead, reason).set(1)
+
+    def watch_trees(self, read: Callable[[], Mapping[str, float] | None]) -> None:
+        """Read what trees give at each scrape; `read` gives None where the engine has none."""
+        self.registry.register(TreeMetrics(self.model, read))
 
     def watch_load(self, limit: int, waiting: Callable[[], int], predicted_gap_s: Callable[[], float | None]) -> None:
         """Read the load at each scrape."""

@@ -13,7 +13,8 @@ MAY_IMPORT = {"engine": {"engine"}, "tts_adapter": {"tts_adapter"}, "service": s
 
 PURE = (
     ["engine/api.py", "engine/pieces.py", "engine/step_log.py", "engine/fake_tokenizer.py", "engine/plan/*.py"]
-    + ["engine/tree/topology.py", "engine/tree/drawing.py"]
+    + ["engine/tree/topology.py", "engine/tree/drawing.py", "engine/tree/step.py", "engine/tree/walk.py"]
+    + ["engine/tree/size_policy.py"]
     + ["tts_adapter/pacer.py", "tts_adapter/pace_model.py", "tts_adapter/playout.py", "tts_adapter/text_filter.py"]
     + ["tts_adapter/segmenter.py", "tts_adapter/options.py"]
     + ["service/conversation.py", "service/reply.py", "service/rate_limit.py", "service/playback_ledger.py"]
@@ -25,11 +26,13 @@ IMPURE_MODULES = {"asyncio", "threading", "socket", "time", "fastapi", "starlett
     "websockets",
 }
 CLOCKS = {("time", "time"), ("time", "monotonic"), ("time", "perf_counter"), ("datetime", "now")}
-# A signed path expires at a date, and a trace's spans carry dates, which the loop's clock does not know.
+# A signed path expires at a date, and a trace's spans carry dates, which the loop's clock does not know; the engine core has
+# no loop.
 MAY_READ_CLOCKS = (
     "service/event_loop.py",
     "service/credentials.py",
     "service/traces.py",
+    "engine/tree/stopwatch.py",
 ) + (
     "engine/bench/",
     "engine/heads/",

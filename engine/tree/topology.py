@@ -74,7 +74,15 @@ class Topology:
 
     def prefix(self, nodes: int) -> "Topology":
         """The tree of the first `nodes` nodes, at least one."""
-        return self if nodes == self.nodes else Topology(self.paths[: max(1, nodes)])
+        nodes = min(max(1, nodes), self.nodes)
+        prefix = self._prefixes.get(nodes)
+        if prefix is None:
+            prefix = self._prefixes[nodes] = Topology(self.paths[:nodes])
+        return prefix
+
+    @cached_property
+    def _prefixes(self) -> dict[int, "Topology"]:
+        return {self.nodes: self}
 
     @property
     def nodes(self) -> int:

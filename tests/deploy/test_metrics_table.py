@@ -2,9 +2,12 @@
 
 import re
 
+from engine.tree.tally import NAMES
 from service.metrics import FIRST_AUDIO_STAGES, MAX_DEPTH, Metrics
 from service.protocols.catalog import CATALOG
 from tests.deploy.metrics_table import METRICS_PAGE, documented, scraped
+
+TALLY = dict.fromkeys(NAMES, 1.0)
 
 
 def exercised(metrics: Metrics) -> str:
@@ -18,6 +21,8 @@ def exercised(metrics: Metrics) -> str:
             stream.turn_ended(reason)
     metrics.describe(version="1", profile="p", speculation="medusa", objective_ratio=0.99)
     metrics.heads_in_use(2.4)
+    metrics.speculation_in_use("medusa_tree", "medusa", "cache layout: pages are laid out in another way")
+    metrics.watch_trees(lambda: TALLY)
     return metrics.exposition().decode()
 
 

@@ -4,18 +4,24 @@ import pytest
 from pydantic import ValidationError
 
 from engine.arguments import speculative_config, vllm_arguments
+from engine.hardware import CpuFacts
 from engine.options import EngineOptions
+
+AVX2 = CpuFacts(cores=(0, 1), native_bfloat16=False)
 
 
 @pytest.mark.parametrize(
     ("settings", "fault"),
     [
-        ({"speculation": "medusa"}, "speculation medusa: set heads to the folder"),
+        ({"speculation": "medusa", "model": "x"}, "speculation medusa: set heads to the folder"),
         ({"speculation": "eagle"}, "speculation eagle: set heads"),
         ({"speculation": "eagle3"}, "speculation eagle3: set heads"),
         ({"speculation": "draft_model"}, "speculation draft_model: set draft_model"),
         ({"speculation": "suffix"}, "needs the package arctic-inference"),
-        ({"speculation": "medusa_tree", "heads": "x"}, "speculation medusa_tree: not available in this version"),
+        ({"speculation": "medusa_tree", "model": "x"}, "speculation medusa_tree: set heads to a file or folder"),
+        ({"speculation": "medusa_tree", "num_speculative_tokens": 4}, "medusa_tree: the tree says how many"),
+        ({"speculation": "medusa_tree", "tensor_parallel_size": 2}, "medusa_tree: runs on one device"),
+        ({"speculation": "ngram", "tree": "8"}, "tree is set but not used"),
         ({"speculation": "ngram", "draft_model": "x"}, "draft_model is set but not used"),
         ({"speculation": "none", "heads": "x"}, "heads are set but not used"),
         ({"speculation": "beam"}, "Input should be 'none', 'ngram'"),
@@ -57,6 +63,19 @@ def test_speculation_becomes_the_engine_s_own_configuration(
     options = EngineOptions(**settings)
     assert speculative_config(options) == config
     assert ("per_request_spec_decode_metrics" in vllm_arguments(options, None)) == (config is not None)
+
+
+def test_a_tree_becomes_a_drafter_of_ours_and_needs_room_beside_prompts() -> None:
+    options = EngineOptions(speculation="medusa_tree", tree="8", max_num_seqs=4, max_num_batched_tokens=64)
+    arguments = vllm_arguments(options, AVX2)
+    assert arguments["speculative_config"]["num_speculative_tokens"] == 8
+    assert len(arguments["additional_config"]["tree"]["paths"]) == 8
+    assert arguments["worker_cls"].startswith("engine.tree.")
+    tight = options.model_copy(update={"max_num_batched_tokens": 36})
+    with pytest.raises(ValueError, match="max_num_batched_tokens 36 leaves no room .* set more than 36"):
+        vllm_arguments(tight, AVX2)
+    with pytest.raises(ValueError, match="runs on the CPU engine; use medusa on a GPU"):
+        vllm_arguments(options, None)
 
 
 def test_names_are_text_or_a_list_and_default_to_the_model() -> None:

@@ -1,0 +1,53 @@
+"""Trees drafted by trained heads (`engine.heads`) from the target's last hidden state."""
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from engine.heads.checkpoint import load
+from engine.heads.drafting import Drafting
+from engine.heads.loss import Target
+from engine.heads.shipped import fits
+from engine.tree.choice import heads_file
+from engine.tree.drafter import Candidate
+from engine.tree.topology import Topology
+
+
+class HeadsSource:
+    """Implements `engine.tree.drafter.Source`.
+
+    Args:
+        name: as `engine.heads` names heads.
+        topology: the tree; smaller ones are its prefixes.
+        target: vLLM's model.
+        folder: the target's checkpoint.
+
+    Raises:
+        HeadsMissing: no such heads.
+        ValueError: they are of another model, or not as deep as the tree.
+    """
+
+    def __init__(self, name: str, topology: Topology, target: Any, folder: Path) -> None:
+        checkpoint = load(heads_file(name))
+        if not fits(checkpoint.about, folder):
+            raise ValueError(f"heads: {name} were trained on another model than {folder.name}")
+        vocabulary = target.lm_head.weight.detach()
+        embedding = target.model.embed_tokens.weight.detach()
+        shared = Target.of(vocabulary, embedding, checkpoint.token_map)
+        self._dtype = vocabulary.dtype
+        heads = checkpoint.heads.to(self._dtype)
+        self._draftings = partial(Drafting, heads, shared)
+        self._topology = topology
+        self._made = {topology.nodes: self._draftings(topology)}
+
+    def draft(self, candidates: Sequence[Candidate], hidden: torch.Tensor, nodes: int) -> list[list[int]]:
+        """See `Source`."""
+        drafting = self._made.get(nodes)
+        if drafting is None:
+            drafting = self._made[nodes] = self._draftings(self._topology.prefix(nodes))
+        bonus = torch.tensor([candidate.bonus for candidate in candidates])
+        drafts: list[list[int]] = drafting.draft(hidden.to(self._dtype), bonus).tolist()
+        return drafts
