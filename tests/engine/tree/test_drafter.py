@@ -1,0 +1,72 @@
+"""The safe call of whatever drafts, and the drafter that knows the answer."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from engine.tree.drafter import Candidate, TreeDrafter
+from engine.tree.topology import Topology
+
+TREE = Topology.from_paths([(0,), (1,), (0, 0), (0, 1), (1, 0), (0, 0, 0)])
+
+
+def drafter(folder: Path, **changes: Any) -> TreeDrafter:
+    (folder / "oracle.json").write_text(json.dumps({"replies": [[1, 2, 3, 4, 5, 6, 7, 8], [1, 9, 9, 9]]}))
+    tree = {"paths": TREE.paths, "shares": [0.5] * 6, "follow_load": False, "tally": str(folder / "tally")}
+    tree |= {"heads": f"oracle:{folder / 'oracle.json'}"} | changes
+    made = TreeDrafter(SimpleNamespace(additional_config={"tree": tree}, model_config=SimpleNamespace(model="m")))
+    made.load_model(None)
+    return made
+
+
+def candidate(row: int, *known: int) -> Candidate:
+    return Candidate(row, row, known[-1], np.array(known, np.int32))
+
+
+def test_true_continuations_lie_on_paths_and_are_not_always_the_principal_one(tmp_path: Path) -> None:
+    made = drafter(tmp_path)
+    truths = set()
+    for _ in range(60):
+        (drafts,) = made.drafts([candidate(0, 1, 2, 3)], torch.zeros(1, 4), 1)
+        assert len(drafts) == 6
+        row, path = 0, ()
+        for token in (4, 5, 6):
+            row = next((child for child in TREE.children[row] if drafts[child - 1] == token), 0)
+            if not row:
+                break
+            path = TREE.paths[row - 1]
+        truths.add(path)
+    assert truths >= set(TREE.paths)
+
+
+def test_only_candidates_get_drafts_and_unknown_replies_get_none(tmp_path: Path) -> None:
+    made = drafter(tmp_path)
+    drafts = made.drafts([candidate(2, 1, 9), candidate(0, 5, 5)], torch.zeros(3, 4), 4)
+    assert [len(tokens) for tokens in drafts] == [0, 0, 6, 0]
+    assert made.drafts([], torch.zeros(1, 4), 1) == [[]]
+
+
+def test_a_failure_costs_the_drafts_of_the_step_and_is_counted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = drafter(tmp_path)
+    (tmp_path / "oracle.json").write_text(json.dumps({"replies": [], "fail": True}))
+    assert made.drafts([candidate(0, 1, 2)], torch.zeros(1, 4), 2) == [[], []]
+    assert made.tally.read()["draft_failures"] == 1
+    assert "drafting failed" in caplog.text
+
+
+def test_with_the_load_trees_follow_the_policy_and_are_cut_to_its_size(tmp_path: Path) -> None:
+    made = drafter(tmp_path, follow_load=True, shares=[0.0] * 6)
+    assert made.drafts([candidate(0, 1, 2, 3)], torch.zeros(1, 4), 1) == [[]]
+    assert made.tally.read()["size"] == 0
+    good = drafter(tmp_path, follow_load=True, shares=[0.6, 0.4, 0.001, 0.001, 0.0, 0.0])
+    (drafts,) = good.drafts([candidate(0, 1, 2, 3)], torch.zeros(1, 4), 1)
+    assert 1 <= len(drafts) == good.tally.read()["size"] < 6
+    good.restart()
+    assert good.tally.read()["drafts"] == 0
