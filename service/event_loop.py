@@ -8,6 +8,5 @@ import uvloop
 class PreciseLoop(uvloop.Loop):
     """uvloop's own clock moves in whole milliseconds; here it is the same clock, unrounded."""
 
-    def time(self) -> float:
-        """Seconds, monotonic."""
-        return time.monotonic()
+    # Seconds, monotonic. Not a method of ours: it is asked a dozen times for every token that leaves.
+    time = staticmethod(time.monotonic)
