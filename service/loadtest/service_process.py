@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from urllib.error import URLError
 from urllib.parse import urlsplit, urlunsplit
 from urllib.request import urlopen
@@ -18,15 +18,26 @@ class ServiceFailed(Exception):
     """The service did not come up; the message is its own last line."""
 
 
-@contextlib.contextmanager
-def scripted_service(settings: Mapping[str, str]) -> Iterator[str]:
+def scripted_service(settings: Mapping[str, str]) -> contextlib.AbstractContextManager[str]:
     """Run `voicepace serve` with the scripted engine on a free port; yields `ws://HOST:PORT`.
 
     Raises:
         ServiceFailed: it ended instead of becoming ready.
     """
     flags = {"server.port": "0", "scripted.enabled": "true", **settings}
-    argv = [sys.executable, "-c", SERVE, *(part for key, value in flags.items() for part in (f"--{key}", value))]
+    return running(
+        [sys.executable, "-c", SERVE, *(part for key, value in flags.items() for part in (f"--{key}", value))]
+    )
+
+
+@contextlib.contextmanager
+def running(argv: Sequence[str]) -> Iterator[str]:
+    """Run a service that prints its `http://` address once it is ready; yields it as `ws://HOST:PORT`.
+
+    Raises:
+        ServiceFailed: it ended instead of becoming ready.
+        OSError: there is no such program.
+    """
     with tempfile.TemporaryFile("w+") as errors:
         process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=errors, text=True)
         try:
