@@ -13,7 +13,7 @@ Pure: time comes in as `now` (seconds, monotonic). Bounded: beyond `MAX_TURNS` t
 `MAX_MARKS` a turn's oldest mark; beyond `MAX_PIECES` pieces are joined in pairs; text beyond `MAX_TEXT_CHARS` is cut.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -288,26 +288,29 @@ def _char_at(turn: _Turn, audio_ms: float) -> int:
 
 def _settle(turn: _Turn, start: int, end: int, state: State, over: tuple[State, ...] = ("queued",)) -> None:
     """Text from `start` to `end` that was `over` is now in `state`; a piece that lies across a bound is split."""
-    settled: list[Piece] = []
-    for piece in turn.pieces:
-        for part in _split(_split([piece], start), end):
-            if part.state in over and start <= part.start_char and part.end_char <= end:
-                part.state = state
-            settled.append(part)
-    turn.pieces = settled
+    _split(turn.pieces, start)
+    _split(turn.pieces, end)
+    for at in range(bisect_left(turn.pieces, start, key=_start), bisect_right(turn.pieces, end, key=_start)):
+        piece = turn.pieces[at]
+        if piece.state in over and piece.end_char <= end:
+            piece.state = state
 
 
-def _split(pieces: list[Piece], at: int) -> list[Piece]:
-    parts: list[Piece] = []
-    for piece in pieces:
-        if piece.start_char < at < piece.end_char:
-            share = (at - piece.start_char) / (piece.end_char - piece.start_char)
-            middle_ms = piece.start_ms + share * (piece.end_ms - piece.start_ms)
-            parts.append(Piece(piece.start_char, at, piece.start_ms, middle_ms, piece.sent_at, piece.state))
-            parts.append(Piece(at, piece.end_char, middle_ms, piece.end_ms, piece.sent_at, piece.state))
-        else:
-            parts.append(piece)
-    return parts
+def _split(pieces: list[Piece], at: int) -> None:
+    """Make `at` a bound between two pieces where it lies within one."""
+    index = bisect_left(pieces, at, key=_start) - 1
+    if index < 0 or at >= pieces[index].end_char:
+        return
+    piece = pieces[index]
+    share = (at - piece.start_char) / (piece.end_char - piece.start_char)
+    middle_ms = piece.start_ms + share * (piece.end_ms - piece.start_ms)
+    first = Piece(piece.start_char, at, piece.start_ms, middle_ms, piece.sent_at, piece.state)
+    last = Piece(at, piece.end_char, middle_ms, piece.end_ms, piece.sent_at, piece.state)
+    pieces[index : index + 1] = [first, last]
+
+
+def _start(piece: Piece) -> int:
+    return piece.start_char
 
 
 def _joined(pair: list[Piece]) -> Piece:
