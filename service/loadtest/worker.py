@@ -10,6 +10,7 @@ from urllib.request import urlopen
 from service.bridge_caller import transcript_request
 from service.bridges.bridge import Transcript
 from service.bridges.catalog import BRIDGES
+from service.event_loop import PreciseLoop
 from service.garbage import calm_collector
 from service.loadtest.bridge_line import BridgeLine
 from service.loadtest.caller import SimulatedCall
@@ -63,7 +64,8 @@ def new_line(target: Target, call_id: str) -> Line:
 def run_worker(target: Target, scenario: Scenario, lines: Sequence[int], progress: Progress | None) -> WorkerResult:
     """Hold the lines until the scenario is over."""
     calm_collector()
-    return asyncio.run(_Worker(target, scenario, progress).run(lines))
+    with asyncio.Runner(loop_factory=PreciseLoop) as runner:
+        return runner.run(_Worker(target, scenario, progress).run(lines))
 
 
 class _Worker:
