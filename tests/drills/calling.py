@@ -36,7 +36,7 @@ class Told:
 @asynccontextmanager
 async def call(url: str, **options: Any) -> AsyncIterator[ClientConnection]:
     """An open call; `options` are fields of `start`."""
-    async with connect(url, open_timeout=120, ping_interval=None) as bridge:
+    async with connect(url, open_timeout=120, ping_interval=None, proxy=None) as bridge:
         await started(bridge, **options)
         yield bridge
 

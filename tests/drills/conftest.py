@@ -1,4 +1,4 @@
-"""One service with the real engine and voice, shared by the drills that leave it as it was."""
+"""A service with the real engine and voice, one for each drill that wants it."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ import pytest
 from tests.drills.served import Served, served
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def real_service_process() -> Iterator[Served]:
     """`voicepace serve` with the profile `cpu-demo` and nothing else."""
     with served({}) as service:

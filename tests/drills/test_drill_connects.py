@@ -17,7 +17,7 @@ SHORT = {"conversation.max_reply_tokens": "4", "server.max_waiting_calls": "0"}
 
 async def one(service: Served, number: int, ends: dict[str, int]) -> None:
     """One call; every tenth vanishes after its first token, without a close."""
-    bridge = await connect(service.voice_url, open_timeout=120, ping_interval=None, compression=None)
+    bridge = await connect(service.voice_url, open_timeout=120, ping_interval=None, compression=None, proxy=None)
     await started(bridge, call_id=f"drill-{number}")
     await say(bridge, "hello")
     if number % 10 == 0:
