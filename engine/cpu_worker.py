@@ -11,7 +11,7 @@ from typing import Any
 from vllm.v1.worker import cpu_worker
 from vllm.v1.worker.cpu_model_runner import CPUModelRunner
 
-from engine import cpu_sampling
+from engine import cpu_sampling, fbgemm_linear
 
 
 class SeedSafeCPUModelRunner(CPUModelRunner):  # type: ignore[misc]
@@ -51,9 +51,15 @@ class VoicepaceCPUWorker(cpu_worker.CPUWorker):  # type: ignore[misc]
     def init_device(self) -> None:
         """As vLLM's, which takes the runner's class from a global of its module and offers no other way."""
         cpu_sampling.install()
+        fbgemm_linear.install()
         theirs = cpu_worker.CPUModelRunner
         cpu_worker.CPUModelRunner = self.runner
         try:
             super().init_device()
         finally:
             cpu_worker.CPUModelRunner = theirs
+
+    def load_model(self, *args: Any, **kwargs: Any) -> None:
+        """As vLLM's; the vocabulary matrix of an int8 model is then multiplied in half the bytes where that is used."""
+        super().load_model(*args, **kwargs)
+        fbgemm_linear.halve_vocabulary(self.model_runner.get_model())

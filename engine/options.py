@@ -34,7 +34,10 @@ class EngineOptions(BaseModel):
         "auto",
         description="`auto`: the model's own type; on a CPU bfloat16 where it computes in it natively, else float32.",
     )
-    quantization: str | None = Field(None, description="For example `fp8`; default: as the checkpoint says.")
+    quantization: str | None = Field(
+        None,
+        description="For example `fp8`; the embedded model also comes in `int8`. Default: as the checkpoint says.",
+    )
     speculation: Speculation = Field("none", description="How tokens are drafted before the model checks them.")
     num_speculative_tokens: int | None = Field(
         None, ge=1, le=64, description="Tokens drafted per step. Default: 4; `mtp`: 1."
@@ -132,6 +135,11 @@ class EngineOptions(BaseModel):
     def embedded(self) -> bool:
         """Whether the model is the one that comes with the package index."""
         return self.model == EMBEDDED_MODEL
+
+    @property
+    def int8_copy(self) -> bool:
+        """Whether the int8 copy of the embedded model is asked for; its own config.json tells vLLM."""
+        return self.embedded and self.quantization == "int8"
 
     @property
     def heads_name(self) -> str | None:

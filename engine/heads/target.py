@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from engine.heads.loss import Target
+from engine.int8_weights import QUANTIZED_FROM
 
 _HASHED = ("config.json", "model.safetensors", "model.safetensors.index.json")
 
@@ -61,7 +62,12 @@ def load_target(folder: str, device: str) -> TargetModel:
 
 
 def model_hash(folder: Path) -> str | None:
-    """SHA-256 over what makes the model what it is; None for a name, which is no folder."""
+    """SHA-256 over what makes the model what it is; None for a name, which is no folder.
+
+    An int8 copy made here counts as the model that it was made from: the same heads fit.
+    """
+    if made_from := _made_from(folder / "config.json"):
+        return made_from
     files = [folder / name for name in _HASHED if (folder / name).is_file()]
     if not files:
         return None
@@ -71,6 +77,11 @@ def model_hash(folder: Path) -> str | None:
         data = _without_version(path) if path.name == "config.json" else path.read_bytes()
         digest.update(hashlib.sha256(data).digest())
     return digest.hexdigest()
+
+
+def _made_from(config: Path) -> str | None:
+    origin = json.loads(config.read_text()).get(QUANTIZED_FROM) if config.is_file() else None
+    return origin if isinstance(origin, str) else None
 
 
 def _without_version(config: Path) -> bytes:

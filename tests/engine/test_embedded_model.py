@@ -7,7 +7,7 @@ import pytest
 
 from engine import embedded_model
 from engine.api import EngineStartError
-from engine.embedded_model import FOLDER, MANIFEST, is_whole, ready
+from engine.embedded_model import FOLDER, INT8_FOLDER, MANIFEST, is_whole, ready
 
 
 @pytest.fixture
@@ -26,7 +26,8 @@ def conversions(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     def convert(source: Path, folder: Path) -> None:
         done.append(folder)
         (folder / "config.json").write_text("{}")
-        (folder / "model.safetensors").write_bytes(source.read_bytes() * 100)
+        data = (source / "model.safetensors" if source.is_dir() else source).read_bytes()
+        (folder / "model.safetensors").write_bytes(data[:7] * 100)
 
     monkeypatch.setattr(embedded_model, "_convert_in_a_process", convert)
     return done
@@ -39,6 +40,39 @@ def test_it_is_made_once_and_found_again(tmp_path: Path, source: Path, conversio
     assert len(conversions) == 1
     assert len(lines) == 2
     assert is_whole(folder, source)
+
+
+def test_the_int8_copy_has_a_folder_of_its_own(tmp_path: Path, source: Path, conversions: list[Path]) -> None:
+    lines: list[str] = []
+    copy = ready(tmp_path / "cache", lines.append, int8=True)
+    assert [folder.name.startswith(f".{copy.name}-") for folder in conversions] == [False, True]
+    assert ready(tmp_path / "cache", lines.append, int8=True) == copy
+    original = ready(tmp_path / "cache", lines.append)
+    assert (original.name, copy.name) == (FOLDER, INT8_FOLDER)
+    assert len(conversions) == 2
+    assert is_whole(copy, source)
+    assert is_whole(original, source)
+    assert sum("int8 copy" in line for line in lines) == 2
+
+
+def test_a_damaged_int8_copy_is_made_again_from_a_whole_original(
+    tmp_path: Path, source: Path, conversions: list[Path]
+) -> None:
+    copy = ready(tmp_path / "cache", lambda line: None, int8=True)
+    for folder in (copy, copy.with_name(FOLDER)):
+        (folder / "model.safetensors").write_bytes(b"half")
+    assert ready(tmp_path / "cache", lambda line: None, int8=True) == copy
+    assert len(conversions) == 4
+    assert is_whole(copy, source)
+
+
+def test_making_the_original_leaves_an_int8_copy_in_the_making_alone(
+    tmp_path: Path, source: Path, conversions: list[Path]
+) -> None:
+    in_the_making = tmp_path / "cache" / f".{INT8_FOLDER}-abc"
+    in_the_making.mkdir(parents=True)
+    ready(tmp_path / "cache", lambda line: None)
+    assert in_the_making.exists()
 
 
 @pytest.mark.parametrize("damage", ["flip", "truncate", "delete", "no manifest", "bad manifest", "other source"])

@@ -1,6 +1,6 @@
 import pytest
 
-from engine.hardware import available_memory_bytes, has_native_bfloat16, physical_cores
+from engine.hardware import available_memory_bytes, has_native_bfloat16, lacks_vnni, physical_cores
 
 
 @pytest.mark.parametrize(
@@ -30,6 +30,22 @@ def test_bfloat16_is_native_where_an_instruction_set_for_it_is_named(flags: str,
     lines = ["processor\t: 0", f"flags\t\t: {flags}", "", "processor\t: 1"]
     assert has_native_bfloat16(lines) is native
     assert not has_native_bfloat16([])
+
+
+@pytest.mark.parametrize(
+    ("line", "lacks"),
+    [
+        ("flags\t\t: fpu sse avx2", True),
+        ("flags\t\t: fpu avx2 avx512f avx512bw", True),
+        ("flags\t\t: fpu avx2 avx_vnni", False),
+        ("flags\t\t: fpu avx2 avx512f avx512_vnni", False),
+        ("flags\t\t: avx2 amx_tile amx_int8", False),
+        ("flags\t\t: fpu sse", False),
+        ("Features\t: fp asimd i8mm", False),
+    ],
+)
+def test_vnni_is_lacking_where_avx2_is_named_and_none_of_its_forms(line: str, lacks: bool) -> None:
+    assert lacks_vnni(["processor\t: 0", line]) is lacks
 
 
 def test_available_memory_is_a_plausible_size() -> None:

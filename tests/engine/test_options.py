@@ -78,6 +78,23 @@ def test_a_tree_becomes_a_drafter_of_ours_and_needs_room_beside_prompts() -> Non
         vllm_arguments(options, None)
 
 
+@pytest.mark.parametrize(
+    ("model", "quantization", "copy", "told"),
+    [
+        ("embedded", "int8", True, None),
+        ("embedded", "fp8", False, "fp8"),
+        ("embedded", None, False, None),
+        ("owner/name", "int8", False, "int8"),
+    ],
+)
+def test_int8_of_the_embedded_model_is_a_copy_and_not_a_method_of_vllm(
+    model: str, quantization: str | None, copy: bool, told: str | None
+) -> None:
+    options = EngineOptions(model=model, quantization=quantization)
+    assert options.int8_copy is copy
+    assert vllm_arguments(options, AVX2).get("quantization") == told
+
+
 def test_names_are_text_or_a_list_and_default_to_the_model() -> None:
     assert EngineOptions(served_model_name="a").names == ("a",)  # type: ignore[arg-type]
     assert EngineOptions(served_model_name=["a", "b"]).names == ("a", "b")  # type: ignore[arg-type]

@@ -1,0 +1,140 @@
+"""Products by FBGEMM against integers and float64, and which kernel vLLM takes; without an engine."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from vllm.model_executor.kernels import linear
+from vllm.model_executor.kernels.linear import CPUInt8ScaledMMLinearKernel
+from vllm.platforms import PlatformEnum
+
+from engine import fbgemm_linear
+from engine.fbgemm_linear import LEVELS, FbgemmInt8Kernel, hold_in_float16, int8_product, packed_int8
+from engine.int8_weights import quantize
+
+pytestmark = pytest.mark.skipif(
+    "fbgemm" not in torch.backends.quantized.supported_engines, reason="this torch has no FBGEMM"
+)
+NAMES = ["weight", "weight_scale", "input_scale", "input_zero_point", "azp_adj"]
+
+
+def random(seed: int, *shape: int) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def in_integers(x: torch.Tensor, weight: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    """What the product is defined as, in float64."""
+    largest = x.double().abs().amax(dim=-1, keepdim=True)
+    steps = (x / x.abs().amax(dim=-1, keepdim=True) * LEVELS).round().double()
+    return steps @ weight.double().T * (largest / LEVELS) * scale.double().T
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(0, 2**31), st.integers(1, 20), st.sampled_from([32, 64, 192]), st.sampled_from([16, 48, 96]))
+def test_the_product_is_that_of_the_rounded_numbers(seed: int, rows: int, wide: int, out: int) -> None:
+    weight, scale = quantize(random(seed, out, wide))
+    x = random(seed + 1, rows, wide) * torch.logspace(-4, 4, rows)[:, None]
+    expected = in_integers(x, weight, scale)
+    got = int8_product(x, packed_int8(weight, scale))
+    # A value may lie on the edge between two steps and be rounded either way.
+    step = x.abs().amax(dim=-1, keepdim=True) / LEVELS * scale.max() * 127
+    assert ((got - expected).abs() <= step * 1.01).all()
+    assert ((got - expected).abs() <= 1e-4 * step).float().mean() > 0.9
+
+
+def test_sums_of_the_largest_values_are_not_cut_off() -> None:
+    wide = 576
+    weight, scale = torch.full((16, wide), 127, dtype=torch.int8), torch.ones(16, 1)
+    packed = packed_int8(weight, scale)
+    for sign in (1.0, -1.0):
+        got = int8_product(torch.full((3, wide), sign), packed)
+        torch.testing.assert_close(got, torch.full((3, 16), sign * 127 * wide))
+
+
+def test_a_row_does_not_depend_on_the_others() -> None:
+    weight, scale = quantize(random(0, 48, 64))
+    packed = packed_int8(weight, scale)
+    x = random(1, 9, 64)
+    x[4] *= 1e6
+    together = int8_product(x, packed)
+    for row in range(9):
+        assert torch.equal(int8_product(x[row : row + 1], packed)[0], together[row])
+
+
+def test_a_row_of_zeros_stays_zero_and_types_and_shapes_are_kept() -> None:
+    packed = packed_int8(*quantize(random(0, 48, 64)))
+    got = int8_product(torch.zeros(2, 3, 64, dtype=torch.bfloat16), packed)
+    assert (got.shape, got.dtype) == ((2, 3, 48), torch.bfloat16)
+    assert not got.any()
+
+
+def config(**changes: Any) -> Any:
+    usual = {"is_static_input_scheme": False, "is_channelwise": True, "input_symmetric": True}
+    return SimpleNamespace(**(usual | changes))
+
+
+@pytest.mark.parametrize(
+    "other", [{"is_static_input_scheme": True}, {"is_channelwise": False}, {"input_symmetric": False}]
+)
+def test_other_layouts_are_left_to_vllm(other: dict[str, bool]) -> None:
+    assert FbgemmInt8Kernel.can_implement(config())[0]
+    assert not FbgemmInt8Kernel.can_implement(config(**other))[0]
+
+
+def test_cores_with_vnni_are_left_to_vllm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fbgemm_linear, "read_cpuinfo", lambda: ["flags : avx2 avx512_vnni"])
+    assert not FbgemmInt8Kernel.is_supported()[0]
+    monkeypatch.setattr(fbgemm_linear, "read_cpuinfo", lambda: ["flags : avx2"])
+    assert FbgemmInt8Kernel.is_supported()[0]
+
+
+def test_installed_it_comes_before_vllms_own_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernels = [CPUInt8ScaledMMLinearKernel]
+    monkeypatch.setitem(linear._POSSIBLE_INT8_KERNELS, PlatformEnum.CPU, kernels)
+    fbgemm_linear.install()
+    fbgemm_linear.install()
+    assert kernels == [FbgemmInt8Kernel, CPUInt8ScaledMMLinearKernel]
+
+
+def kernel_and_layer(monkeypatch: pytest.MonkeyPatch) -> tuple[FbgemmInt8Kernel, torch.nn.Module, torch.Tensor]:
+    monkeypatch.setattr(fbgemm_linear, "read_cpuinfo", lambda: ["flags : avx2"])
+    weight, scale = quantize(random(0, 48, 64))
+    layer = torch.nn.Module()
+    for name, value in (("weight", weight), ("weight_scale", scale)):
+        layer.register_parameter(name, torch.nn.Parameter(value, requires_grad=False))
+    kernel = FbgemmInt8Kernel(config(), NAMES)
+    kernel.process_weights_after_loading(layer)
+    return kernel, layer, weight * scale
+
+
+def test_the_kernel_multiplies_and_lets_the_checkpoints_weights_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel, layer, weight = kernel_and_layer(monkeypatch)
+    x, bias = random(1, 5, 64), random(2, 48)
+    got = kernel.apply_weights(layer, x, bias)
+    exact = x @ weight.T + bias
+    assert layer.weight is None
+    assert float((got - exact).norm() / exact.norm()) < 0.03
+
+
+def test_the_vocabulary_is_halved_only_beside_this_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel, layer, _ = kernel_and_layer(monkeypatch)
+    for scheme, halved in ((SimpleNamespace(kernel=kernel), True), (SimpleNamespace(kernel=object()), False)):
+        model = torch.nn.Module()
+        model.linear, model.lm_head = layer, torch.nn.Linear(64, 96, bias=False)
+        layer.scheme = scheme
+        fbgemm_linear.halve_vocabulary(model)
+        assert hasattr(model.lm_head, "cpu_linear") is halved
+
+
+def test_float16_weights_say_what_bfloat16_said() -> None:
+    layer: Any = torch.nn.Module()
+    weight = random(0, 96, 64).bfloat16().float()
+    layer.weight = torch.nn.Parameter(weight, requires_grad=False)
+    hold_in_float16(layer)
+    x = random(1, 7, 64)
+    torch.testing.assert_close(layer.cpu_linear(x, weight, None), x @ weight.T, atol=1e-5, rtol=1e-5)
+    bias = random(2, 96)
+    torch.testing.assert_close(layer.cpu_linear(x, weight, bias), x @ weight.T + bias, atol=1e-5, rtol=1e-5)
