@@ -38,7 +38,7 @@ def vllm_arguments(options: EngineOptions, cpu: CpuFacts | None, model: str | No
         "trust_remote_code": options.trust_remote_code,
         "served_model_name": list(options.names),
         "dtype": options.dtype,
-        "quantization": options.quantization,
+        "quantization": None if options.int8_copy else options.quantization,
         "max_model_len": options.max_model_len,
         "max_num_seqs": options.max_num_seqs,
         "max_num_batched_tokens": options.max_num_batched_tokens,
