@@ -51,6 +51,7 @@ class Metrics:
         self.model = model
         self.slo_s = slo_s
         self.registry = registry if registry is not None else CollectorRegistry()
+        self._streams: dict[tuple[str, str], StreamMetrics] = {}
         self._token_timing()
         self._latency()
         self._calls()
@@ -198,7 +199,9 @@ class Metrics:
 
     def stream(self, surface: str, dialect: str) -> "StreamMetrics":
         """The metrics of one surface and dialect, labels bound once so that the hot path only observes."""
-        return StreamMetrics(self, surface, dialect)
+        if (surface, dialect) not in self._streams:
+            self._streams[surface, dialect] = StreamMetrics(self, surface, dialect)
+        return self._streams[surface, dialect]
 
     def exposition(self) -> bytes:
         """The scrape: our metrics, then what the engine registered with the client library's default registry."""
