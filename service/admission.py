@@ -42,7 +42,8 @@ class StepTimes:
 
     def _line(self) -> tuple[float, float]:
         """Least squares, each size weighted by its samples up to a hundred; the slope is never negative."""
-        points = [(batch, seen.mean_s, min(seen.samples, 100)) for batch, seen in self._by_batch.items()]
+        # A copy first: a scrape asks from another thread.
+        points = [(batch, seen.mean_s, min(seen.samples, 100)) for batch, seen in list(self._by_batch.items())]
         total = sum(weight for _, _, weight in points)
         mean_batch = sum(batch * weight for batch, _, weight in points) / total
         mean_s = sum(step_s * weight for _, step_s, weight in points) / total

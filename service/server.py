@@ -66,7 +66,7 @@ def serve(settings: Settings, listener: socket.socket) -> int:
 
 async def _serve(settings: Settings, listener: socket.socket) -> int:
     from service.app import create_app
-    from service.garbage import calm_collector
+    from service.interpreter import settle_interpreter
     from service.metrics import Metrics
     from tts_adapter.voices.catalog import make_voice
 
@@ -77,7 +77,7 @@ async def _serve(settings: Settings, listener: socket.socket) -> int:
     host, port = listener.getsockname()[:2]
 
     def announce() -> None:
-        calm_collector()
+        settle_interpreter()
         print(f"voicepace is ready: http://{host}:{port}", flush=True)
 
     def failed() -> None:

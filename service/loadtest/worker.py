@@ -11,7 +11,7 @@ from service.bridge_caller import transcript_request
 from service.bridges.bridge import Transcript
 from service.bridges.catalog import BRIDGES
 from service.event_loop import PreciseLoop
-from service.garbage import calm_collector
+from service.interpreter import settle_interpreter
 from service.loadtest.bridge_line import BridgeLine
 from service.loadtest.caller import SimulatedCall
 from service.loadtest.line import Line, NativeLine
@@ -63,7 +63,7 @@ def new_line(target: Target, call_id: str) -> Line:
 
 def run_worker(target: Target, scenario: Scenario, lines: Sequence[int], progress: Progress | None) -> WorkerResult:
     """Hold the lines until the scenario is over."""
-    calm_collector()
+    settle_interpreter()
     with asyncio.Runner(loop_factory=PreciseLoop) as runner:
         return runner.run(_Worker(target, scenario, progress).run(lines))
 

@@ -1,19 +1,20 @@
-"""The collector after `calm_collector`, in a process of its own: it is a setting of the whole process."""
+"""The interpreter after `settle_interpreter`, in a process of its own: it is a setting of the whole process."""
 
 import subprocess
 import sys
 
 SCRIPT = """
-import gc
-from service.garbage import calm_collector
+import gc, sys
+from service.interpreter import settle_interpreter
 
 class Node: ...
 
 kept = [Node() for _ in range(1000)]
-calm_collector()
+settle_interpreter()
 assert gc.get_freeze_count() > 1000
 assert not any(isinstance(found, Node) for found in gc.get_objects())
 assert gc.isenabled()
+assert sys.getswitchinterval() < 0.001
 
 left = Node()
 left.itself = left
