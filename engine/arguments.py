@@ -7,8 +7,7 @@ from typing import Any
 
 from engine.hardware import CpuFacts
 from engine.options import NEEDS_HEADS, EngineOptions
-from engine.tree.choice import chosen, known_shares, shares_of
-from engine.tree.topology import Topology
+from engine.tree.choice import chosen, known_shares, shares_of, smaller_trees
 
 # vLLM's own inter-token histogram gets an exact edge at the 20 ms objective.
 INTER_TOKEN_EDGES_S = (
@@ -75,7 +74,7 @@ def speculative_config(options: EngineOptions) -> dict[str, Any] | None:
         return {
             "method": "custom_class",
             "model": "engine.tree.drafter.TreeDrafter",
-            "num_speculative_tokens": _tree(options)[0].nodes,
+            "num_speculative_tokens": chosen(options.tree, known_shares(options.heads_name)).nodes,
         }
     default_tokens = 1 if method == "mtp" else 4
     config: dict[str, Any] = {
@@ -96,7 +95,9 @@ def speculative_config(options: EngineOptions) -> dict[str, Any] | None:
 def _tree_arguments(options: EngineOptions, cpu: CpuFacts | None) -> dict[str, Any]:
     if cpu is None:
         raise ValueError("speculation medusa_tree runs on the CPU engine; use medusa on a GPU")
-    topology, shares = _tree(options)
+    known = known_shares(options.heads_name)
+    topology = chosen(options.tree, known)
+    shares = shares_of(topology, known)
     rows = options.max_num_seqs * (1 + topology.nodes)
     budget = options.max_num_batched_tokens
     if budget is not None and budget <= rows:
@@ -108,20 +109,13 @@ def _tree_arguments(options: EngineOptions, cpu: CpuFacts | None) -> dict[str, A
         "worker_cls": "engine.tree.worker.TreeCPUWorker",
         "additional_config": {
             "tree": {
-                "paths": topology.paths,
-                "shares": shares,
+                "trees": [tree.paths for tree in smaller_trees(topology, shares)],
+                "shares": [(entry.path, entry.share) for entry in shares],
                 "heads": options.heads_name,
                 "follow_load": options.tree_follows_load,
             }
         },
     }
-
-
-def _tree(options: EngineOptions) -> tuple[Topology, list[float]]:
-    """The tree, and how often each node is on the accepted path as far as known beforehand."""
-    known = known_shares(options.heads_name or "")
-    topology = chosen(options.tree, known)
-    return topology, shares_of(topology, known)
 
 
 def _cpu_arguments(options: EngineOptions, cpu: CpuFacts) -> dict[str, Any]:

@@ -15,7 +15,7 @@ _COUNTS = {
     "moves": ("moves", "Trees whose accepted path had to be moved in the cache."),
     "draft_failures": ("draft_failures", "Engine steps whose drafting failed; they went on without drafts."),
 }
-_SECONDS = {"draft_s": "draft", "walk_s": "walk", "commit_s": "commit"}
+_SECONDS = ("draft", "step", "forward", "attention", "walk", "commit")
 
 
 class TreeMetrics:
@@ -51,10 +51,12 @@ class TreeMetrics:
                 accepted.add_metric((self._model, key.removeprefix("depth_")), value)
         yield accepted
         seconds = CounterMetricFamily(
-            f"{_PREFIX}_seconds", "Time of the engine core in parts of steps with trees.", labels=("model", "part")
+            f"{_PREFIX}_seconds",
+            "Time of the engine core in steps with trees and their parts.",
+            labels=("model", "part"),
         )
-        for key, part in _SECONDS.items():
-            seconds.add_metric((self._model, part), numbers[key])
+        for part in _SECONDS:
+            seconds.add_metric((self._model, part), numbers[f"{part}_s"])
         yield seconds
         size = GaugeMetricFamily(f"{_PREFIX}_size", "Nodes that trees may have now.", labels=("model",))
         size.add_metric((self._model,), numbers["size"])

@@ -18,6 +18,7 @@ from vllm.v1.attention.backends import cpu_attn
 from engine.tree.mirror import Mirror
 from engine.tree.pages import LAYOUT
 from engine.tree.step import Tree
+from engine.tree.stopwatch import now_s
 from engine.tree.topology import Topology
 
 
@@ -54,6 +55,7 @@ class TreeAttentionImpl(cpu_attn.CPUAttentionBackendImpl):  # type: ignore[misc]
         trees: StepTrees | None = getattr(attn_metadata, "trees", None)
         if trees is None:
             return super().forward(layer, query, key, value, kv_cache, attn_metadata, output, **scales)
+        begin_s = now_s()
         if trees.others is not None:
             rows, metadata = trees.others
             part = torch.empty_like(output[: len(rows)])
@@ -61,6 +63,7 @@ class TreeAttentionImpl(cpu_attn.CPUAttentionBackendImpl):  # type: ignore[misc]
             output[rows] = part
         for view in trees.views:
             view.attend(self.layer_index, self.scale, query, key, value, output)
+        trees.seconds += now_s() - begin_s
         return output
 
 
@@ -136,10 +139,12 @@ class StepTrees:
     """Attributes:
     views: one per tree.
     others: places of the rows that are no trees and vLLM's metadata for them as a batch; None where there are none.
+    seconds: spent in attention so far.
     """
 
     views: list[View]
     others: tuple[torch.Tensor, Any] | None
+    seconds: float = 0.0
 
 
 @lru_cache(maxsize=64)

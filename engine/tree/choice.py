@@ -5,16 +5,19 @@ import math
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
-from pathlib import Path
+from pathlib import Path as FilePath
 from typing import get_args
 
 from engine.heads.config import Architecture
 from engine.heads.names import HeadsMissing, heads_path
 from engine.heads.tree_choice import PathShare, likeliest, path_shares_of
-from engine.tree.topology import Topology
+from engine.tree.topology import Path, Topology
 
 DEFAULT_NODES = 16
 MAX_NODES = 64
+
+# Of trees that a larger one may shrink to.
+_SIZES = (2, 4, 6, 8, 12, 16, 24, 32, 48)
 
 # How often candidate 0, 1, … of each depth is the model's own token where nothing was measured, one row per depth.
 _TYPICAL_ACCURACY = (
@@ -42,7 +45,7 @@ def chosen(name: str | None, shares: Sequence[PathShare] | None = None) -> Topol
             raise ValueError(f"tree {name}: a tree has 1 to {MAX_NODES} nodes")
         return Topology.from_paths(likeliest(shares or typical_shares(), nodes))
     try:
-        topology = Topology.from_json(Path(name).expanduser().read_text())
+        topology = Topology.from_json(FilePath(name).expanduser().read_text())
     except OSError as error:
         raise ValueError(f"tree {name}: neither a number of nodes nor a file that can be read") from error
     except ValueError as error:
@@ -52,7 +55,7 @@ def chosen(name: str | None, shares: Sequence[PathShare] | None = None) -> Topol
     return topology
 
 
-def heads_file(name: str) -> Path:
+def heads_file(name: str) -> FilePath:
     """The file that drafts trees among those that `engine.heads` names: sequential heads where there are any.
 
     Raises:
@@ -66,8 +69,10 @@ def heads_file(name: str) -> Path:
     raise HeadsMissing(f"heads: {name} names no heads that can draft trees")
 
 
-def known_shares(heads: str) -> list[PathShare] | None:
+def known_shares(heads: str | None) -> list[PathShare] | None:
     """How often each path is said, as kept with the heads; None where they keep nothing of it or are not there."""
+    if heads is None:
+        return None
     from engine.heads.checkpoint import read_about
 
     try:
@@ -76,15 +81,32 @@ def known_shares(heads: str) -> list[PathShare] | None:
         return None
 
 
-def shares_of(topology: Topology, shares: Sequence[PathShare] | None = None) -> list[float]:
-    """How often each node of a tree is on the accepted path, as far as known beforehand.
+def shares_of(topology: Topology, known: Sequence[PathShare] | None = None) -> list[PathShare]:
+    """How often the model goes all the way along each path of a tree, as far as known beforehand.
 
     Args:
         topology: the tree.
-        shares: how often each path is said, where the heads are known.
+        known: where the heads are known.
+
+    Returns:
+        In node order; no path more often than the one it continues.
     """
-    known = {entry.path: entry.share for entry in shares or typical_shares()}
-    return [known.get(path, 0.0) for path in topology.paths]
+    by_path = {entry.path: entry.share for entry in known or typical_shares()}
+    shares: dict[Path, float] = {(): 1.0}
+    for path in topology.paths:
+        shares[path] = min(by_path.get(path, 0.0), shares[path[:-1]])
+    return [PathShare(path, shares[path]) for path in topology.paths]
+
+
+def smaller_trees(topology: Topology, shares: Sequence[PathShare]) -> list[Topology]:
+    """The best trees of some smaller sizes within a tree, and the tree itself, ascending.
+
+    Args:
+        topology: the tree.
+        shares: of its paths, as `shares_of` gives them.
+    """
+    sizes = [size for size in _SIZES if size < topology.nodes]
+    return [*(Topology.from_paths(likeliest(shares, size)) for size in sizes), topology]
 
 
 @cache

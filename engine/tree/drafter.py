@@ -21,8 +21,6 @@ from engine.tree.topology import Topology
 
 logger = logging.getLogger("voicepace.tree")
 
-# Sizes that the load may choose from, beside the whole tree.
-_SIZES = (2, 4, 8, 16, 32)
 ORACLE = "oracle:"
 
 
@@ -46,13 +44,13 @@ class Candidate:
 class Source(Protocol):
     """Something that drafts trees."""
 
-    def draft(self, candidates: Sequence[Candidate], hidden: torch.Tensor, nodes: int) -> list[list[int]]:
-        """Token ids in the topology's node order, one list per candidate; shorter ones are cut trees, [] is none.
+    def draft(self, candidates: Sequence[Candidate], hidden: torch.Tensor, tree: Topology) -> list[list[int]]:
+        """Token ids in the tree's node order, one list per candidate; shorter ones are cut trees, [] is none.
 
         Args:
             candidates: the requests.
             hidden: [candidates, hidden size] of the target model after each candidate's last accepted token.
-            nodes: how many of the topology's nodes are wanted, from 1.
+            tree: which of the candidate tokens are wanted.
         """
 
 
@@ -60,30 +58,33 @@ class TreeDrafter:
     """Drafts for all requests of a step.
 
     Args:
-        vllm_config: vLLM's; `additional_config["tree"]` holds `paths` and `shares` of the tree's nodes, `heads` to
-            draft with, `tally` the file to count in, and `follow_load`, whether trees shrink where they do not pay.
+        vllm_config: vLLM's; `additional_config["tree"]` holds the `trees` to choose from, ascending in size, `shares` of
+            their paths, `heads` to draft with, `tally` the file to count in, and `follow_load`, whether trees shrink
+            where they do not pay.
 
     Attributes:
         topology: the whole tree.
         tally: of everything that trees gave.
         policy: what the load makes of the tree; None where it is always whole.
+        chosen: the tree of the last drafts.
     """
 
     def __init__(self, vllm_config: Any) -> None:
         self._options = vllm_config.additional_config["tree"]
         self._folder = Path(vllm_config.model_config.model)
-        self.topology = Topology.from_paths(tuple(path) for path in self._options["paths"])
+        self._trees = [Topology.from_paths(tuple(path) for path in paths) for paths in self._options["trees"]]
+        self.topology = self._trees[-1]
         self._source: Source | None = None
         self.restart()
 
     def restart(self) -> None:
         """Count, and learn what trees cost and bring, from the beginning."""
-        nodes = self.topology.nodes
+        self.chosen = self.topology
         self.tally = Tally(Path(self._options["tally"]), writing=True)
-        self.tally.set("size", nodes)
+        self.tally.set("size", self.topology.nodes)
         self.policy: SizePolicy | None = None
         if self._options["follow_load"]:
-            self.policy = SizePolicy([*(size for size in _SIZES if size < nodes), nodes], self._options["shares"])
+            self.policy = SizePolicy(self._trees, {tuple(path): share for path, share in self._options["shares"]})
 
     def load_model(self, target: Any) -> None:
         """Called by vLLM once the target model is loaded."""
@@ -91,7 +92,7 @@ class TreeDrafter:
         if heads.startswith(ORACLE):
             from engine.tree.oracle import Oracle
 
-            self._source = Oracle(heads.removeprefix(ORACLE), self.topology)
+            self._source = Oracle(heads.removeprefix(ORACLE))
             return
         from engine.tree.heads_source import HeadsSource
 
@@ -110,25 +111,26 @@ class TreeDrafter:
             requests: rows of the batch.
         """
         drafts: list[list[int]] = [[] for _ in range(requests)]
-        nodes = self._nodes(len(candidates))
-        if not nodes or self._source is None:
+        tree = self._tree(len(candidates))
+        if tree is None or self._source is None:
             return drafts
+        self.chosen = tree
         self.tally.add("drafts")
         try:
             with timed(self.tally, "draft_s"):
                 hidden = hidden_states[torch.tensor([candidate.place for candidate in candidates])]
-                for candidate, tokens in zip(candidates, self._source.draft(candidates, hidden, nodes), strict=True):
-                    drafts[candidate.row] = tokens[:nodes]
+                for candidate, tokens in zip(candidates, self._source.draft(candidates, hidden, tree), strict=True):
+                    drafts[candidate.row] = tokens
         except Exception as error:
             self.tally.add("draft_failures")
             logger.warning("drafting failed, this step goes on without drafts: %s", type(error).__name__)
             return [[] for _ in range(requests)]
         return drafts
 
-    def _nodes(self, batch: int) -> int:
-        """Of the next trees, 0 for none."""
+    def _tree(self, batch: int) -> Topology | None:
+        """Of the next step, None for none."""
         if not batch or self.policy is None:
-            return self.topology.nodes if batch else 0
-        nodes = self.policy.choose(batch)
-        self.tally.set("size", nodes)
-        return nodes
+            return self.topology if batch else None
+        tree = self.policy.choose(batch)
+        self.tally.set("size", tree.nodes if tree else 0)
+        return tree

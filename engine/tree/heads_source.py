@@ -21,7 +21,7 @@ class HeadsSource:
 
     Args:
         name: as `engine.heads` names heads.
-        topology: the tree; smaller ones are its prefixes.
+        topology: the deepest tree.
         target: vLLM's model.
         folder: the target's checkpoint.
 
@@ -40,14 +40,13 @@ class HeadsSource:
         self._dtype = vocabulary.dtype
         heads = checkpoint.heads.to(self._dtype)
         self._draftings = partial(Drafting, heads, shared)
-        self._topology = topology
-        self._made = {topology.nodes: self._draftings(topology)}
+        self._made = {topology: self._draftings(topology)}
 
-    def draft(self, candidates: Sequence[Candidate], hidden: torch.Tensor, nodes: int) -> list[list[int]]:
+    def draft(self, candidates: Sequence[Candidate], hidden: torch.Tensor, tree: Topology) -> list[list[int]]:
         """See `Source`."""
-        drafting = self._made.get(nodes)
+        drafting = self._made.get(tree)
         if drafting is None:
-            drafting = self._made[nodes] = self._draftings(self._topology.prefix(nodes))
+            drafting = self._made[tree] = self._draftings(tree)
         bonus = torch.tensor([candidate.bonus for candidate in candidates])
         drafts: list[list[int]] = drafting.draft(hidden.to(self._dtype), bonus).tolist()
         return drafts

@@ -24,6 +24,7 @@ HOOKS: dict[str, str] = {
     "vllm.v1.worker.gpu_model_runner:GPUModelRunner._build_attention_metadata": "6015ffa2b3ec",
     "vllm.v1.worker.gpu_model_runner:GPUModelRunner._get_slot_mappings": "a7830268c258",
     "vllm.v1.worker.gpu_model_runner:GPUModelRunner._preprocess": "c9dda92faeb3",
+    "vllm.v1.worker.gpu_model_runner:GPUModelRunner._model_forward": "a8f98588a465",
     "vllm.v1.worker.gpu_model_runner:GPUModelRunner._sample": "5cb5c1da02cf",
     "vllm.v1.worker.gpu_model_runner:GPUModelRunner._bookkeeping_sync": "13c3e81003a7",
     "vllm.v1.worker.gpu_model_runner:GPUModelRunner._input_fits_in_drafter": "24d6a45dca3c",

@@ -22,25 +22,24 @@ class Oracle:
 
     Args:
         path: a JSON file: `replies` is a list of token id lists, prompt and reply; `depth` the longest path that is
-            true, default all; `fail` true makes it raise. Read again whenever it changes.
-        topology: the tree to fill.
+            true, default all; `nodes` drafts only that many of a tree; `fail` true makes it raise. Read again whenever
+            it changes.
     """
 
-    def __init__(self, path: str, topology: Topology) -> None:
+    def __init__(self, path: str) -> None:
         self._path = Path(path)
-        self._topology = topology
         self._random = random.Random(0)
         self._read_at = -1
         self._document: dict[str, Any] = {"replies": []}
 
-    def draft(self, candidates: Sequence[Candidate], hidden: torch.Tensor, nodes: int) -> list[list[int]]:
+    def draft(self, candidates: Sequence[Candidate], hidden: torch.Tensor, tree: Topology) -> list[list[int]]:
         """See `Source`; a request that is not in the file gets no drafts."""
         changed = self._path.stat().st_mtime_ns
         if changed != self._read_at:
             self._read_at, self._document = changed, json.loads(self._path.read_text())
         if self._document.get("fail"):
             raise RuntimeError("the oracle was told to fail")
-        return [self._tree(self._continuation(candidate.token_ids.tolist())) for candidate in candidates]
+        return [self._drafts(tree, self._continuation(candidate.token_ids.tolist())) for candidate in candidates]
 
     def _continuation(self, known: list[int]) -> list[int]:
         for reply in self._document["replies"]:
@@ -48,14 +47,13 @@ class Oracle:
                 return list(reply[len(known) :])
         return []
 
-    def _tree(self, truth: list[int]) -> list[int]:
+    def _drafts(self, topology: Topology, truth: list[int]) -> list[int]:
         """The true tokens along one path, the tokens after them everywhere else."""
         if not truth:
             return []
-        topology, pick = self._topology, self._random
-        leaf = pick.choice(range(1, topology.nodes + 1))
+        leaf = self._random.choice(range(1, topology.nodes + 1))
         depth = min(len(truth), self._document.get("depth", topology.max_depth))
         drafts = [(truth[0] + node) % 40000 + 17 for node in range(1, topology.nodes + 1)]
         for row in topology.lineages[leaf][1 : 1 + depth]:
             drafts[row - 1] = truth[topology.depths[row - 1] - 1]
-        return drafts
+        return drafts[: self._document.get("nodes", topology.nodes)]

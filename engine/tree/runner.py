@@ -5,6 +5,7 @@ depth; attention is told of them; the sampler walks; and the keys and values of 
 chain's would be, in the same step, because the next step may already share that block with another request.
 """
 
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -17,6 +18,13 @@ from engine.tree.pages import Pages
 from engine.tree.sampler import TreeSampler
 from engine.tree.step import Step, Tree, describe
 from engine.tree.stopwatch import now_s, timed
+from engine.tree.topology import Topology
+
+
+@lru_cache(maxsize=64)
+def depths_of(topology: Topology) -> torch.Tensor:
+    """[nodes] distance of each node from the root."""
+    return torch.tensor(topology.depths)
 
 
 class TreeCPUModelRunner(SeedSafeCPUModelRunner):
@@ -28,8 +36,9 @@ class TreeCPUModelRunner(SeedSafeCPUModelRunner):
         super().__init__(*args)
         self.rejection_sampler = TreeSampler(self.sampler, self.speculative_config, self.device)
         self._step: Step | None = None
+        self._trees: StepTrees | None = None
         self._begin_s = 0.0
-        self._depths = torch.tensor(self.drafter.topology.depths)
+        self._drafted: dict[str, Topology] = {}
 
     def initialize_kv_cache(self, kv_cache_config: Any, *args: Any, **kwargs: Any) -> None:
         """As vLLM's; then the layers of the cache are known."""
@@ -63,11 +72,12 @@ class TreeCPUModelRunner(SeedSafeCPUModelRunner):
             self.query_start_loc.np[: count + 1].tolist(),
             batch.num_computed_tokens_cpu[:count].tolist(),
             prepared[1].num_draft_tokens,
-            self.drafter.topology,
+            # Drafts that vLLM makes up, to pad a step, are no tree of ours; they are never accepted.
+            lambda request_id: self._drafted.get(request_id, self.drafter.topology),
         )
         for tree in step.trees.values():
             nodes = slice(tree.begin + 1, tree.end)
-            torch.add(self._depths[: tree.topology.nodes], tree.context, out=self.positions[nodes])
+            torch.add(depths_of(tree.topology), tree.context, out=self.positions[nodes])
         return prepared
 
     def _build_attention_metadata(self, *args: Any, **kwargs: Any) -> Any:
@@ -75,10 +85,10 @@ class TreeCPUModelRunner(SeedSafeCPUModelRunner):
         if self._step is None or not self._step.trees:
             return built
         (metadata,) = {id(layer): layer for layer in built[0].values()}.values()
-        metadata.trees = self._trees(self._step, built[1])
+        self._trees = metadata.trees = self._build_trees(self._step, built[1])
         return built
 
-    def _trees(self, step: Step, common: Any) -> StepTrees:
+    def _build_trees(self, step: Step, common: Any) -> StepTrees:
         views = []
         for tree in step.trees.values():
             mirror = self._mirrors.of(tree.request_id)
@@ -90,6 +100,15 @@ class TreeCPUModelRunner(SeedSafeCPUModelRunner):
 
     def _blocks(self, row: int) -> Any:
         return self.input_batch.block_table[0].block_table.np[row]
+
+    def _model_forward(self, *args: Any, **kwargs: Any) -> Any:
+        if self._trees is None:
+            return super()._model_forward(*args, **kwargs)
+        with timed(self.drafter.tally, "forward_s"):
+            output = super()._model_forward(*args, **kwargs)
+        self.drafter.tally.add("attention_s", self._trees.seconds)
+        self._trees = None
+        return output
 
     def _sample(self, logits: Any, spec_decode_metadata: Any) -> Any:
         step, tally = self._step, self.drafter.tally
@@ -111,7 +130,7 @@ class TreeCPUModelRunner(SeedSafeCPUModelRunner):
         if moved is not None:
             self._pages.write(mirror.store, *moved, self._pages.slots(self._blocks(tree.row), *moved))
         if self.drafter.policy is not None:
-            self.drafter.policy.saw_tree(tree.topology.nodes, path)
+            self.drafter.policy.saw_tree(tree.topology, path)
         tally.add("moves", moved is not None)
         tally.count_tree(tree.topology.nodes, len(path), bool(path) and path[-1] > tree.topology.principal)
 
@@ -124,18 +143,38 @@ class TreeCPUModelRunner(SeedSafeCPUModelRunner):
     ) -> list[list[int]]:
         """Drafts for the next step, by row of the batch; an empty list for a request that gets none."""
         step, self._step = self._step, None
-        candidates = []
+        candidates = [] if step is None else self._candidates(step, sampled_token_ids)
+        drafts = self.drafter.drafts(candidates, hidden_states, len(sampled_token_ids))
+        self._drafted = {name: tree for name, tree in self._drafted.items() if name in self.requests}
+        self._drafted |= {self.input_batch.req_ids[candidate.row]: self.drafter.chosen for candidate in candidates}
+        if step is not None:
+            self._note_time(step, now_s() - self._begin_s)
+        return drafts
+
+    def _note_time(self, step: Step, seconds: float) -> None:
+        if step.trees:
+            self.drafter.tally.add("step_s", seconds)
+        if self.drafter.policy is not None and (nodes := step.even_nodes) is not None:
+            self.drafter.policy.saw_step(len(step.logit_rows), nodes, seconds)
+
+    def _candidates(self, step: Step, sampled_token_ids: list[list[int]]) -> list[Candidate]:
+        """The requests that go on and may have trees: a grammar would take a tree for a chain."""
+        batch, candidates = self.input_batch, []
         for row, sampled in enumerate(sampled_token_ids):
-            state = self.requests[self.input_batch.req_ids[row]]
-            structured = state.sampling_params is not None and state.sampling_params.structured_outputs is not None
-            if step is None or not sampled or structured:
+            state = self.requests[batch.req_ids[row]]
+            params = state.sampling_params
+            if not sampled or params.structured_outputs is not None or _ends(params, state.output_token_ids, sampled):
                 continue
             place = step.starts[row + 1] - 1
             if (tree := step.trees.get(row)) is not None:
                 place = tree.begin + [0, *self.rejection_sampler.paths[row]][-1]
-            known = self.input_batch.token_ids_cpu[row, : self.input_batch.num_tokens_no_spec[row]]
+            known = batch.token_ids_cpu[row, : batch.num_tokens_no_spec[row]]
             candidates.append(Candidate(row, place, sampled[-1], known))
-        drafts = self.drafter.drafts(candidates, hidden_states, len(sampled_token_ids))
-        if step is not None and self.drafter.policy is not None and (nodes := step.even_nodes) is not None:
-            self.drafter.policy.saw_step(len(sampled_token_ids), nodes, now_s() - self._begin_s)
-        return drafts
+        return candidates
+
+
+def _ends(params: Any, output: list[int], sampled: list[int]) -> bool:
+    """Whether the scheduler is going to end a request with these tokens, as far as that is plain to see."""
+    if params.max_tokens is not None and len(output) >= params.max_tokens:
+        return True
+    return not params.all_stop_token_ids.isdisjoint(sampled) and len(output) > params.min_tokens

@@ -1,16 +1,19 @@
 """How large trees should be while serving, by load and by what they bring. Pure: it is told what was measured.
 
-A tree of n nodes makes a step longer, the more so the more requests are in it, and brings the tokens that are accepted.
-Both are followed: step times by batch size and tree size, and for each node how often it lies on the accepted path, so
-that one tree tells what each of its prefixes would have brought. The size with the most tokens per second is chosen, 0
-(no trees) among them. It must promise a margin more than the current one for several decisions in a row, so that the
-size does not flutter. One step in many tries the next smaller or larger size: what it costs and brings only shows then.
+A tree makes a step longer, the more so the more nodes it has and the more requests are in the step, and it brings the
+tokens that are accepted. Both are followed: step times by batch size and tree, and for each path how often the model
+goes all the way along it, so that one tree tells what every smaller one would have brought. The tree with the most
+tokens per second is chosen, none at all among them. It must promise a margin more than the current one for several
+decisions in a row, so that the size does not flutter. One step in many tries the next smaller or larger tree: what it
+costs and brings only shows then.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-# A size replaces the current one when it promises this much more, so many decisions in a row.
+from engine.tree.topology import Path, Topology
+
+# A tree replaces the current one when it promises this much more, so many decisions in a row.
 MARGIN = 0.04
 PATIENCE = 12
 # One step in so many tries a neighbouring size.
@@ -20,12 +23,12 @@ _NEWEST = 0.03
 # A step counts as at most so many times the mean.
 _OUTLIER = 2.0
 # Step time for each row beyond the first, as a share of a plain step of one row, where nothing was measured.
-_TYPICAL_ROW_COST = 0.03
+_TYPICAL_ROW_COST = 0.04
 
 
 @dataclass(slots=True)
 class _Choice:
-    """For batches of about one size: the size in use, the one that may replace it, and for how long it has won."""
+    """For batches of about one size: the tree in use, the one that may replace it, for how long it has won; steps."""
 
     current: int
     rival: int = 0
@@ -34,55 +37,56 @@ class _Choice:
 
 
 class SizePolicy:
-    """Chooses among prefixes of one tree.
+    """Chooses among trees.
 
     Args:
-        sizes: numbers of nodes to choose from.
-        shares: for every node, how often it is on the accepted path as far as known beforehand.
+        trees: to choose from, ascending in size; none at all is always among the choices.
+        shares: by path, how often the model goes all the way along it, as far as known beforehand.
         row_cost: step time for each row beyond the first as a share of a plain step, as far as known beforehand.
     """
 
-    def __init__(self, sizes: Sequence[int], shares: Sequence[float], row_cost: float = _TYPICAL_ROW_COST) -> None:
-        self._sizes = tuple(sorted({0, *sizes}))
-        self._shares = list(shares)
+    def __init__(
+        self, trees: Sequence[Topology], shares: Mapping[Path, float], row_cost: float = _TYPICAL_ROW_COST
+    ) -> None:
+        self._trees: tuple[Topology | None, ...] = (None, *trees)
+        self._shares = {path: shares.get(path, 0.0) for tree in trees for path in tree.paths}
         self._row_cost = row_cost
         self._times: dict[tuple[int, int], float] = {}
         self._seen: dict[tuple[int, int], int] = {}
         self._choices: dict[int, _Choice] = {}
 
-    def choose(self, batch: int) -> int:
-        """Nodes for the trees of a step with `batch` requests, 0 for none."""
-        size = 1 << (batch - 1).bit_length()
-        best = max(self._sizes, key=lambda nodes: self.tokens_per_s(size, nodes))
+    def choose(self, batch: int) -> Topology | None:
+        """The tree for each of `batch` requests, None for none."""
+        size = _about(batch)
+        best = max(range(len(self._trees)), key=lambda place: self.tokens_per_s(size, self._trees[place]))
         choice = self._choices.setdefault(size, _Choice(best))
-        promised, now = self.tokens_per_s(size, best), self.tokens_per_s(size, choice.current)
-        choice.wins = choice.wins + 1 if best == choice.rival and promised > now * (1 + MARGIN) else 0
+        promised = self.tokens_per_s(size, self._trees[best])
+        better = promised > self.tokens_per_s(size, self._trees[choice.current]) * (1 + MARGIN)
+        choice.wins = choice.wins + 1 if better and best == choice.rival else 0
         choice.rival = best
         if choice.wins >= PATIENCE:
             choice.current, choice.wins = best, 0
         choice.steps += 1
-        if choice.steps % PROBE_EVERY:
-            return choice.current
-        return self._neighbour(choice.current, larger=bool(choice.steps // PROBE_EVERY % 2))
+        place = choice.current
+        if choice.steps % PROBE_EVERY == 0:
+            place += 1 if choice.steps // PROBE_EVERY % 2 else -1
+        return self._trees[min(max(place, 0), len(self._trees) - 1)]
 
-    def _neighbour(self, nodes: int, *, larger: bool) -> int:
-        place = self._sizes.index(nodes) + (1 if larger else -1)
-        return self._sizes[place] if 0 <= place < len(self._sizes) else nodes
-
-    def saw_tree(self, nodes: int, path: Sequence[int]) -> None:
-        """A tree of `nodes` nodes was verified.
+    def saw_tree(self, tree: Topology, path: Sequence[int]) -> None:
+        """A tree was verified.
 
         Args:
-            nodes: its size.
+            tree: as much of it as was verified.
             path: the rows accepted, 1 for the first node.
         """
         taken = set(path)
-        for node in range(nodes):
-            self._shares[node] += _NEWEST * ((node + 1 in taken) - self._shares[node])
+        for row, node in enumerate(tree.paths, 1):
+            if node in self._shares:
+                self._shares[node] += _NEWEST * ((row in taken) - self._shares[node])
 
     def saw_step(self, batch: int, nodes: int, seconds: float) -> None:
         """A step took `seconds` in which each of `batch` requests had a tree of `nodes` nodes (0: none)."""
-        key = (1 << (batch - 1).bit_length(), nodes)
+        key = (_about(batch), nodes)
         before, seen = self._times.get(key, seconds), self._seen.get(key, 0) + 1
         # The first steps of a kind may be slow for reasons of their own, so they weigh no more than later ones; and one
         # step that had to wait for something else says little.
@@ -90,13 +94,10 @@ class SizePolicy:
         self._times[key] = before + weight * (min(seconds, _OUTLIER * before) - before)
         self._seen[key] = seen
 
-    def tokens_per_tree(self, nodes: int) -> float:
-        """Tokens of a step to expect for one request, the bonus token included."""
-        return 1.0 + sum(self._shares[:nodes])
-
-    def tokens_per_s(self, batch: int, nodes: int) -> float:
+    def tokens_per_s(self, batch: int, tree: Topology | None) -> float:
         """Tokens of one request per second to expect; in units of a plain step's time while no step was seen."""
-        return self.tokens_per_tree(nodes) / self._seconds(batch, nodes)
+        tokens = 1.0 + sum(self._shares[path] for path in tree.paths) if tree else 1.0
+        return tokens / self._seconds(batch, tree.nodes if tree else 0)
 
     def _seconds(self, batch: int, nodes: int) -> float:
         """As measured, or in proportion to what was measured of the same batch size, else of any."""
@@ -109,3 +110,8 @@ class SizePolicy:
 
     def _typical(self, batch: int, nodes: int) -> float:
         return 1.0 + self._row_cost * (batch * (1 + nodes) - 1)
+
+
+def _about(batch: int) -> int:
+    """Batch sizes that are looked at together: 1, 2, 3 to 4, 5 to 8 and so on."""
+    return 1 << (batch - 1).bit_length()

@@ -6,7 +6,7 @@ first n. Whether a request is a tree follows from its number of drafts alone, ne
 step: a prompt's last chunk can be as long.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from engine.tree.topology import Topology
@@ -74,7 +74,7 @@ def describe(
     starts: Sequence[int],
     computed: Sequence[int],
     drafted: Sequence[int],
-    topology: Topology,
+    topology_of: Callable[[str], Topology],
 ) -> Step:
     """The step that vLLM has prepared.
 
@@ -83,7 +83,7 @@ def describe(
         starts: for every request the place of its first token in the step, and one past the last token of all.
         computed: for every request the tokens whose keys and values are in the cache.
         drafted: for every request the number of its drafts.
-        topology: the tree whose nodes the drafts are.
+        topology_of: by request id, the tree whose first nodes its drafts are.
 
     Raises:
         ValueError: drafts behind tokens that are not computed yet, which the scheduler does not do.
@@ -96,5 +96,7 @@ def describe(
             continue
         if starts[row + 1] - starts[row] != nodes + 1:
             raise ValueError(f"{nodes} drafts in a request of {starts[row + 1] - starts[row]} tokens")
-        trees[row] = Tree(row, request_ids[row], starts[row], computed[row], topology.prefix(nodes))
+        trees[row] = Tree(
+            row, request_ids[row], starts[row], computed[row], topology_of(request_ids[row]).prefix(nodes)
+        )
     return Step(tuple(starts), tuple(logit_rows[:-1]), trees)

@@ -21,9 +21,12 @@ COUNTS = (
     "moves",  # trees whose accepted path had to be moved in the cache
     "drafts",  # engine steps after which something was drafted
     "draft_failures",  # engine steps after which drafting raised
-    "draft_s",  # seconds spent drafting
-    "walk_s",  # seconds spent sampling and walking, in steps with trees
-    "commit_s",  # seconds spent moving accepted paths in the cache
+    "draft_s",  # seconds spent drafting, after any step
+    "step_s",  # seconds spent in steps with trees, drafting for the next one included; of these:
+    "forward_s",  # in the model, attention included, logits not
+    "attention_s",  # in attention
+    "walk_s",  # sampling and walking
+    "commit_s",  # moving accepted paths in the cache
 )
 # What holds now.
 STATES = (

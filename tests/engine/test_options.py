@@ -69,7 +69,7 @@ def test_a_tree_becomes_a_drafter_of_ours_and_needs_room_beside_prompts() -> Non
     options = EngineOptions(speculation="medusa_tree", tree="8", max_num_seqs=4, max_num_batched_tokens=64)
     arguments = vllm_arguments(options, AVX2)
     assert arguments["speculative_config"]["num_speculative_tokens"] == 8
-    assert len(arguments["additional_config"]["tree"]["paths"]) == 8
+    assert [len(paths) for paths in arguments["additional_config"]["tree"]["trees"]] == [2, 4, 6, 8]
     assert arguments["worker_cls"].startswith("engine.tree.")
     tight = options.model_copy(update={"max_num_batched_tokens": 36})
     with pytest.raises(ValueError, match="max_num_batched_tokens 36 leaves no room .* set more than 36"):

@@ -48,7 +48,7 @@ def prepared() -> tuple[Pages, torch.Tensor, Step, Any, Any, torch.Tensor, torch
     impl = attention()
     impl.do_kv_cache_update(LAYER, keys, values, cache, slot_mapping)
     drafted = [drafts for _, _, drafts in REQUESTS]
-    step = describe([str(row) for row in range(6)], starts, [c for c, _, _ in REQUESTS], drafted, TREE)
+    step = describe([str(row) for row in range(6)], starts, [c for c, _, _ in REQUESTS], drafted, lambda name: TREE)
     return pages, known, step, common(starts, slot_mapping), impl, keys, values
 
 

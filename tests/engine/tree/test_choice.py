@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from engine.heads.tree_choice import PathShare
-from engine.tree.choice import DEFAULT_NODES, MAX_NODES, chosen, shares_of
+from engine.tree.choice import DEFAULT_NODES, MAX_NODES, chosen, shares_of, smaller_trees
 from engine.tree.topology import Topology
 
 
@@ -20,8 +20,26 @@ def test_what_is_known_of_the_heads_makes_the_tree() -> None:
     shares = [PathShare(path, share) for path, share in (((1,), 0.5), ((0,), 0.3), ((1, 0), 0.4), ((0, 0), 0.1))]
     topology = chosen("3", shares)
     assert set(topology.paths) == {(1,), (1, 0), (0,)}
-    assert shares_of(topology, shares) == [0.3, 0.5, 0.4]
-    assert shares_of(Topology.from_paths([(0,), (7,)]), shares) == [0.3, 0.0]
+    assert [(entry.path, entry.share) for entry in shares_of(topology, shares)] == [
+        ((0,), 0.3),
+        ((1,), 0.5),
+        ((1, 0), 0.4),
+    ]
+    unknown = shares_of(Topology.from_paths([(0,), (7,), (7, 0)]), [*shares, PathShare((7, 0), 0.2)])
+    assert [entry.share for entry in unknown] == [0.3, 0.0, 0.0]
+
+
+def test_a_tree_shrinks_to_the_best_smaller_ones_inside_it() -> None:
+    whole = chosen("16")
+    trees = smaller_trees(whole, shares_of(whole))
+    assert [tree.nodes for tree in trees] == [2, 4, 6, 8, 12, 16]
+    assert trees[-1] is whole
+    for smaller, larger in zip(trees, trees[1:], strict=False):
+        assert set(smaller.paths) < set(larger.paths)
+    # Not the first nodes of the larger one: those are the principal chain.
+    assert set(trees[1].paths) == {(0,), (0, 0), (0, 0, 0), (1,)}
+    flat = Topology.from_paths([(5,), (5, 1), (3,)])
+    assert [tree.nodes for tree in smaller_trees(flat, shares_of(flat))] == [2, 3]
 
 
 def test_a_file_holds_a_tree(tmp_path: Path) -> None:

@@ -17,7 +17,9 @@ TREE = Topology.from_paths([(0,), (1,), (0, 0), (0, 1), (1, 0), (0, 0, 0)])
 
 def drafter(folder: Path, **changes: Any) -> TreeDrafter:
     (folder / "oracle.json").write_text(json.dumps({"replies": [[1, 2, 3, 4, 5, 6, 7, 8], [1, 9, 9, 9]]}))
-    tree = {"paths": TREE.paths, "shares": [0.5] * 6, "follow_load": False, "tally": str(folder / "tally")}
+    shares = [(path, 0.5) for path in TREE.paths]
+    trees = [TREE.prefix(nodes).paths for nodes in (2, 4, 6)]
+    tree = {"trees": trees, "shares": shares, "follow_load": False, "tally": str(folder / "tally")}
     tree |= {"heads": f"oracle:{folder / 'oracle.json'}"} | changes
     made = TreeDrafter(SimpleNamespace(additional_config={"tree": tree}, model_config=SimpleNamespace(model="m")))
     made.load_model(None)
@@ -62,11 +64,11 @@ def test_a_failure_costs_the_drafts_of_the_step_and_is_counted(
 
 
 def test_with_the_load_trees_follow_the_policy_and_are_cut_to_its_size(tmp_path: Path) -> None:
-    made = drafter(tmp_path, follow_load=True, shares=[0.0] * 6)
+    made = drafter(tmp_path, follow_load=True, shares=[])
     assert made.drafts([candidate(0, 1, 2, 3)], torch.zeros(1, 4), 1) == [[]]
     assert made.tally.read()["size"] == 0
-    good = drafter(tmp_path, follow_load=True, shares=[0.6, 0.4, 0.001, 0.001, 0.0, 0.0])
+    good = drafter(tmp_path, follow_load=True, shares=[[[0], 0.6], [[0, 0], 0.4]])
     (drafts,) = good.drafts([candidate(0, 1, 2, 3)], torch.zeros(1, 4), 1)
-    assert 1 <= len(drafts) == good.tally.read()["size"] < 6
+    assert len(drafts) == good.tally.read()["size"] == good.chosen.nodes == 2
     good.restart()
     assert good.tally.read()["drafts"] == 0

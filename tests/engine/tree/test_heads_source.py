@@ -51,7 +51,7 @@ def test_drafts_are_those_of_the_heads_in_node_order_and_smaller_trees_are_their
     model = target()
     source = HeadsSource(str(path), TREE, model, tmp_path)
     hidden = torch.randn(3, HIDDEN)
-    whole = source.draft(candidates(5, 6, 7), hidden, 8)
+    whole = source.draft(candidates(5, 6, 7), hidden, TREE)
     from engine.heads.checkpoint import load
 
     kept = load(path)
@@ -59,7 +59,7 @@ def test_drafts_are_those_of_the_heads_in_node_order_and_smaller_trees_are_their
     drafting = Drafting(kept.heads, Target.of(weight, weight, kept.token_map), TREE)
     assert whole == drafting.draft(hidden, torch.tensor([5, 6, 7])).tolist()
     for nodes in (1, 4, 7):
-        assert source.draft(candidates(5, 6, 7), hidden, nodes) == [drafts[:nodes] for drafts in whole]
+        assert source.draft(candidates(5, 6, 7), hidden, TREE.prefix(nodes)) == [drafts[:nodes] for drafts in whole]
     assert all(len(drafts) == 8 for drafts in whole)
     # Siblings are different candidates.
     assert len({whole[0][row - 1] for row in TREE.children[0]}) == 3

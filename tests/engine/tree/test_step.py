@@ -10,7 +10,7 @@ TREE = Topology.from_paths([(0,), (1,), (0, 0), (1, 0), (0, 0, 0)])
 
 def test_requests_with_drafts_are_trees_and_all_others_are_not() -> None:
     # A whole tree, a prompt's chunk as long as one, a cut tree, a plain row.
-    step = describe("abcd", [0, 6, 12, 15, 16], [40, 0, 7, 9], [5, 0, 2, 0], TREE)
+    step = describe("abcd", [0, 6, 12, 15, 16], [40, 0, 7, 9], [5, 0, 2, 0], lambda name: TREE)
     assert sorted(step.trees) == [0, 2]
     assert step.others() == [1, 3]
     assert step.logit_rows == (0, 6, 7, 10)
@@ -23,12 +23,12 @@ def test_requests_with_drafts_are_trees_and_all_others_are_not() -> None:
 
 def test_drafts_behind_tokens_that_are_not_computed_are_refused() -> None:
     with pytest.raises(ValueError, match="2 drafts in a request of 5 tokens"):
-        describe("a", [0, 5], [0], [2], TREE)
+        describe("a", [0, 5], [0], [2], lambda name: TREE)
 
 
 def test_steps_of_equal_trees_are_known_as_such() -> None:
     def nodes(starts: list[int], drafted: list[int]) -> int | None:
-        return describe("abcd", starts, [9] * len(drafted), drafted, TREE).even_nodes
+        return describe("abcd", starts, [9] * len(drafted), drafted, lambda name: TREE).even_nodes
 
     assert nodes([0, 3, 6], [2, 2]) == 2
     assert nodes([0, 1, 2], [0, 0]) == 0

@@ -108,7 +108,7 @@ def walked(drafts: list[int], sizes: list[int], temperature: float, rows: int) -
     sampler = TreeSampler(Sampler())
     drafted = [sizes[row % len(sizes)] for row in range(rows)]
     starts = np.concatenate(([0], np.cumsum(np.array(drafted) + 1))).tolist()
-    sampler.step = describe([str(row) for row in range(rows)], starts, [9] * rows, drafted, TREE)
+    sampler.step = describe([str(row) for row in range(rows)], starts, [9] * rows, drafted, lambda name: TREE)
     paths = [tuple(drafts[node - 1] for node in lineage[1:]) for lineage in TREE.lineages]
     zeros = np.zeros(VOCABULARY)
     whole = np.stack([model.get(path, zeros) for path in paths])
@@ -143,15 +143,15 @@ def chi_square(tokens: np.ndarray, joint: np.ndarray) -> tuple[float, float]:
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 1.5])
 @pytest.mark.parametrize("sizes", [[8], [8, 5, 3, 1, 0]], ids=["whole", "truncated"])
-@pytest.mark.parametrize("drafts", [[0, 1, 2, 3, 4, 2, 0, 1], [0, 1, 2, 0, 0, 1, 2, 3]], ids=["different", "doubled"])
+@pytest.mark.parametrize("drafts", [[0, 1, 2, 3, 4, 2, 0, 1], [4, 0, 0, 4, 3, 0, 1, 2]], ids=["different", "doubled"])
 def test_replies_are_distributed_as_without_trees(temperature: float, sizes: list[int], drafts: list[int]) -> None:
-    tokens, several = walked(drafts, sizes, temperature, 12_000)
-    assert several > 1500
+    tokens, several = walked(drafts, sizes, temperature, 8_000)
+    assert several > 1000
     statistic, limit = chi_square(tokens, exact_joint(temperature))
     assert statistic < limit
 
 
 def test_the_statistic_notices_a_distribution_that_is_a_little_off() -> None:
-    tokens, _ = walked([0, 1, 2, 3, 4, 2, 0, 1], [8], 1.0, 12_000)
+    tokens, _ = walked([0, 1, 2, 3, 4, 2, 0, 1], [8], 1.0, 8_000)
     statistic, limit = chi_square(tokens, exact_joint(1.1))
     assert statistic > limit
