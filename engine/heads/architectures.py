@@ -4,6 +4,7 @@
 matrix is multiplied with. Independent heads ignore the token; that is all that sets the two apart for their callers.
 """
 
+from collections.abc import Callable
 from typing import Protocol
 
 import torch
@@ -13,11 +14,15 @@ from engine.heads.config import HeadsConfig
 
 _EPSILON = 1e-6
 
+# What multiplies rows [n, in] with a matrix [out, in]; an engine may have a faster one than torch.
+Product = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
 
 class Heads(Protocol):
     """A set of heads."""
 
     config: HeadsConfig
+    product: Product
 
     def start(self, hidden: torch.Tensor) -> torch.Tensor:
         """[n, hidden] last hidden states of the target, as its vocabulary matrix sees them -> [n, state]."""
@@ -41,6 +46,7 @@ class MedusaHeads(nn.Module):  # type: ignore[misc]
     def __init__(self, config: HeadsConfig) -> None:
         super().__init__()
         self.config = config
+        self.product: Product = nn.functional.linear
         size = (config.depth, config.layers, config.hidden)
         # Zero: a fresh head says what the target says.
         self.weight = nn.Parameter(torch.zeros(*size, config.hidden))
@@ -61,7 +67,7 @@ class MedusaHeads(nn.Module):  # type: ignore[misc]
     def output(self, depth: int, state: torch.Tensor) -> torch.Tensor:
         """The block of one head."""
         for weight, bias in zip(self.weight[depth], self.bias[depth], strict=True):
-            state = state + nn.functional.silu(nn.functional.linear(state, weight, bias))
+            state = state + nn.functional.silu(self.product(state, weight) + bias)
         return state
 
 
@@ -77,6 +83,7 @@ class SequentialHeads(nn.Module):  # type: ignore[misc]
     def __init__(self, config: HeadsConfig) -> None:
         super().__init__()
         self.config = config
+        self.product: Product = nn.functional.linear
         hidden, inner = config.hidden, config.inner
         self.states = nn.ParameterList(_uniform(inner * 2, hidden) for _ in range(config.layers))
         self.tokens = nn.Parameter(_uniform(config.layers * inner * 2, hidden))
@@ -91,15 +98,15 @@ class SequentialHeads(nn.Module):  # type: ignore[misc]
 
     def embed(self, embedded: torch.Tensor) -> torch.Tensor:
         """[n, layers * inner * 2] what the tokens add inside each block."""
-        return nn.functional.linear(_normed(embedded), self.tokens)
+        return self.product(_normed(embedded), self.tokens)
 
     def step(self, depth: int, state: torch.Tensor, token: torch.Tensor) -> torch.Tensor:
         """The core once more."""
         state = state * self.carry[depth]
         added = (token + self.shift[depth]).chunk(self.config.layers, -1)
         for weight, own, down in zip(self.states, added, self.downs, strict=True):
-            gate, through = (nn.functional.linear(_normed(state), weight) + own).chunk(2, -1)
-            state = state + nn.functional.linear(nn.functional.silu(gate) * through, down)
+            gate, through = (self.product(_normed(state), weight) + own).chunk(2, -1)
+            state = state + self.product(nn.functional.silu(gate) * through, down)
         return state
 
     def output(self, depth: int, state: torch.Tensor) -> torch.Tensor:

@@ -79,7 +79,7 @@ class Drafting:
             rows = states.shape[1]
             token = self._heads.embed(self._target.embedding[own.reshape(-1)])
             flat = self._heads.step(depth, states.reshape(batch * rows, -1), token)
-            logits = self._heads.output(depth, flat) @ self._target.matrix(depth).T
+            logits = self._heads.product(self._heads.output(depth, flat), self._target.matrix(depth))
             best = logits.topk(level.candidates).indices.view(batch, rows, -1)
             place = level.place.clamp_max(rows - 1)
             tokens[:, level.drafted] = self._target.token_map[best[:, place, level.rank]]

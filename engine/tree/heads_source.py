@@ -13,6 +13,7 @@ from engine.heads.loss import Target
 from engine.heads.shipped import fits
 from engine.tree.choice import heads_file
 from engine.tree.drafter import Candidate
+from engine.tree.packed_product import PackedProduct
 from engine.tree.topology import Topology
 
 
@@ -39,6 +40,7 @@ class HeadsSource:
         shared = Target.of(vocabulary, embedding, checkpoint.token_map)
         self._dtype = vocabulary.dtype
         heads = checkpoint.heads.to(self._dtype)
+        heads.product = PackedProduct()
         self._draftings = partial(Drafting, heads, shared)
         self._made = {topology: self._draftings(topology)}
 
