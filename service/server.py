@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
 
+SEND_BUFFER_BYTES = 64 * 1024
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Every setting is a flag of its dotted key."""
     parser.add_argument("--config", type=Path, help="TOML file with settings")
@@ -173,6 +176,9 @@ def listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    # Inherited by every connection. Left alone, the kernel takes megabytes for a peer that has stopped reading: minutes of
+    # audio, before a send waits and the peer is found out.
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
     try:
         listener.bind((host, port))
         # Listening from here on: who connects before the server runs waits instead of being turned away.

@@ -15,11 +15,11 @@ from tests.drills.served import SCRIPTED, Served, served
 pytestmark = pytest.mark.prove
 
 SLOW = 40
-SEND_TIMEOUT_S = 15
+SEND_TIMEOUT_S = 30
 AUDIO = {"encoding": "pcm16", "sample_rate_hz": 24000}
-# Minutes of audio: 48 kB each second, which a service that kept it would hold for every one of them.
+# Minutes of audio: 48 kB each second, so a service that kept it would hold 1.6 MB of it for every one of them by the end.
 GREETING = "All our lines are busy at the moment, please hold on and somebody will be with you. " * 40
-# Before a send waits, a socket takes 64 KiB; a second of speech may be ahead of it.
+# Before a send waits, a socket takes 64 KiB; a second of speech may be ahead of it, and the sentence being synthesised.
 SETTINGS = {
     **SCRIPTED,
     "voice.names": '["tone"]',
@@ -27,7 +27,7 @@ SETTINGS = {
     "server.max_calls": str(SLOW + 2),
     "server.send_timeout_s": str(SEND_TIMEOUT_S),
 }
-HELD_PER_CALL = 384 * 1024
+HELD_PER_CALL = 1024 * 1024
 
 
 async def open_one(service: Served) -> ClientConnection:
