@@ -23,7 +23,7 @@ _NEWEST = 0.03
 # A step counts as at most so many times the mean.
 _OUTLIER = 2.0
 # Step time for each row beyond the first, as a share of a plain step of one row, where nothing was measured.
-_TYPICAL_ROW_COST = 0.04
+_TYPICAL_ROW_COST = 0.05
 
 
 @dataclass(slots=True)
