@@ -59,6 +59,8 @@ def vllm_arguments(options: EngineOptions, cpu: CpuFacts | None, model: str | No
         arguments["gpu_memory_utilization"] = options.gpu_memory_utilization
     else:
         arguments |= _cpu_arguments(options, cpu)
+    if options.speculation == "medusa":
+        arguments["worker_extension_cls"] = "engine.medusa_loading.Extension"
     if options.speculation == "medusa_tree":
         arguments |= _tree_arguments(options, cpu)
     return {name: value for name, value in arguments.items() if value is not None}

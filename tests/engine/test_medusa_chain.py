@@ -36,4 +36,4 @@ async def test_the_chain_says_what_is_said_without_it(chain: VllmEngine, real_en
         kept += sum(burst.accepted for burst in bursts[1:])
         steps += len(bursts) - 1
     # Heads that guess nothing right would pass the comparison.
-    assert kept > 0.3 * steps
+    assert kept > 0.1 * steps
