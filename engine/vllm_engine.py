@@ -137,6 +137,15 @@ class VllmEngine:
         """What trees have given since the start (`engine.tree.tally`); None without them."""
         return None if self._tally is None else self._tally.read()
 
+    @property
+    def heads_acceptance_length(self) -> float | None:
+        """Tokens per step stored with the heads in use; None without heads that keep it."""
+        if self._options.speculation not in ("medusa", "medusa_tree"):
+            return None
+        from engine.tree.expectation import expected_acceptance_length
+
+        return expected_acceptance_length(self._launcher.in_use)
+
     def core_pids(self) -> tuple[int, ...]:
         """Process ids of the engine core, for health checks and tests."""
         return tuple(process.pid for process in _core_processes(self.client))

@@ -30,16 +30,6 @@ def load_heads(name: str, architecture: Architecture) -> Checkpoint:
     return load(heads_path(name, architecture))
 
 
-def acceptance_length(about: dict[str, object], tree: str) -> float | None:
-    """Tokens per step that the heads reached where they were judged, greedy and sampled together; None if not kept."""
-    kept = about.get("acceptance")
-    if not isinstance(kept, dict):
-        return None
-    lengths = [kept[name]["tokens_per_step"].get(tree) for name in ("greedy_all", "t07_all") if name in kept]
-    known = [float(length) for length in lengths if length is not None]
-    return sum(known) / len(known) if known else None
-
-
 def fits(about: dict[str, object], model: Path) -> bool:
     """Whether heads were trained on the model in this folder; True where that cannot be told."""
     target = about.get("target")

@@ -6,7 +6,7 @@ builds the same tree greedily, but from accuracies taken as independent; here th
 machine's matter: the number with the most tokens per second.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,6 +58,12 @@ def path_shares_of(about: Mapping[str, Any]) -> list[PathShare]:
     if not isinstance(kept, list) or not kept:
         raise ValueError("these heads keep no accuracies along paths: judge them first")
     return [PathShare(tuple(path), float(share)) for path, share in kept]
+
+
+def acceptance_length(shares: Sequence[PathShare], paths: Iterable[Path]) -> float:
+    """Tokens of a step with a tree of these paths, the bonus token counted."""
+    known = {entry.path: entry.share for entry in shares}
+    return 1.0 + sum(known.get(path, 0.0) for path in paths)
 
 
 def likeliest(shares: Sequence[PathShare], nodes: int) -> list[Path]:

@@ -8,7 +8,7 @@ from safetensors.torch import load_file, save_file
 
 from engine.heads.checkpoint import Checkpoint, CheckpointError, save
 from engine.heads.names import HeadsMissing, heads_path, is_ours
-from engine.heads.shipped import acceptance_length, fits, read_vocabulary, vllm_folder
+from engine.heads.shipped import fits, read_vocabulary, vllm_folder
 from engine.heads.target import model_hash
 from tests.engine.heads import small
 
@@ -76,16 +76,3 @@ def test_heads_of_another_model_are_refused(heads: Path, model: Path, tmp_path: 
     assert not fits({"target": {"sha256": "other"}}, model)
     with pytest.raises(CheckpointError, match="trained on another model"):
         vllm_folder(str(heads), model, tmp_path, "float32")
-
-
-def test_what_was_kept_with_the_heads_is_read_by_tree() -> None:
-    about = {
-        "acceptance": {
-            "greedy_all": {"tokens_per_step": {"chain": 1.8}},
-            "t07_all": {"tokens_per_step": {"chain": 1.4, "tree16": 2.0}},
-        }
-    }
-    assert acceptance_length(about, "chain") == pytest.approx(1.6)
-    assert acceptance_length(about, "tree16") == 2.0
-    assert acceptance_length(about, "tree31") is None
-    assert acceptance_length({}, "chain") is None

@@ -4,7 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.heads.tree_choice import PathShare, best_sizes, between, expected_tokens, likeliest, path_shares_of
+from engine.heads.tree_choice import (
+    PathShare,
+    acceptance_length,
+    best_sizes,
+    between,
+    expected_tokens,
+    likeliest,
+    path_shares_of,
+)
 from engine.tree.topology import Topology
 
 SHARES = [
@@ -20,6 +28,12 @@ def test_the_likeliest_paths_make_the_tree() -> None:
     assert likeliest(SHARES, 3) == [(0,), (0, 0), (0, 0, 0)]
     assert expected_tokens(SHARES, 3) == pytest.approx(2.3)
     assert expected_tokens(SHARES, 0) == 1.0
+
+
+def test_any_tree_has_an_expected_length() -> None:
+    assert acceptance_length(SHARES, [(0,), (1,)]) == pytest.approx(1.8)
+    assert acceptance_length(SHARES, [(7,)]) == 1.0
+    assert acceptance_length(SHARES, likeliest(SHARES, 3)) == pytest.approx(expected_tokens(SHARES, 3))
 
 
 @given(st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=4), min_size=1, max_size=80), st.integers(1, 40))
