@@ -5,8 +5,11 @@ again in every product, and a decode step takes several times as long as in floa
 once and reads a quarter of float32's bytes.
 
 Without VNNI, two products of a weight and an activation are added in 16 bits and cut off where they do not fit. With
-activations of 7 bits they always fit: 2 * 127 * 127 < 2**15. So a token's largest activation is 63 steps here, 127 on
-other cores.
+activations of 7 bits they always fit: 2 * 127 * 127 < 2**15. Rounded to 7 bits, activations cost far more than the
+weights do: perplexity on held-out replies rises by an eighth. So each row is multiplied twice in the same product, as
+its rounded values and as what the rounding left over, again in 7 bits. What remains is the loss of the weights. For the
+few rows of a decode step, which takes as long as reading the weights, the second half is nearly free; prompts are read
+more slowly.
 
 Loaded in the engine's process only.
 """
@@ -22,7 +25,7 @@ from vllm.platforms import PlatformEnum
 from engine.hardware import lacks_vnni, read_cpuinfo
 
 LEVELS = 63
-"""Steps from zero to a token's largest activation."""
+"""Steps from zero to a token's largest activation, and from zero to the largest remainder."""
 # FBGEMM's activations are unsigned; this one stands for zero.
 _ZERO_POINT = 64
 
@@ -79,7 +82,7 @@ def packed_int8(weight: torch.Tensor, scale: torch.Tensor) -> Any:
 
 
 def int8_product(x: torch.Tensor, packed: Any) -> torch.Tensor:
-    """`x @ weight.T` with each row of `x` rounded to `LEVELS` steps of its own scale.
+    """`x @ weight.T` with each row of `x` rounded to `LEVELS` steps of its own scale, and its remainder likewise.
 
     A row's result does not depend on the other rows.
 
@@ -87,13 +90,16 @@ def int8_product(x: torch.Tensor, packed: Any) -> torch.Tensor:
         x: [..., in] of any floating type.
         packed: of `packed_int8`.
     """
-    values = x.float()
+    values = x.reshape(-1, x.shape[-1]).float()
     largest = torch.linalg.vector_norm(values, torch.inf, dim=-1, keepdim=True).clamp_(min=1e-20)
-    # One scale for all rows is what the operator takes: rows are brought to the same size first.
-    product = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(
-        values / largest, 1 / LEVELS, _ZERO_POINT, packed
-    )
-    return product.mul_(largest).to(x.dtype)  # type: ignore[no-any-return]
+    steps = values * (LEVELS / largest)
+    coarse = steps.round()
+    # A remainder is at most half a step.
+    both = torch.cat((coarse, (steps - coarse).mul_(2 * LEVELS)))
+    product = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(both, 1.0, _ZERO_POINT, packed)
+    high, low = product.chunk(2)
+    result = torch.add(high, low, alpha=1 / (2 * LEVELS)).mul_(largest / LEVELS)
+    return result.view(*x.shape[:-1], -1).to(x.dtype)  # type: ignore[no-any-return]
 
 
 def hold_in_float16(layer: Any) -> None:
