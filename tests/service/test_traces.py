@@ -107,7 +107,9 @@ def test_every_turn_of_a_call_has_one() -> None:
 
 def test_nothing_said_no_number_and_no_id_of_a_call_is_in_a_span() -> None:
     spans = traced("native-audio", to_the_end, bridge=NativeBridge(call_id="49301820"))
-    text = " ".join(f"{span.name} {dict(span.attributes or {})} {[event.name for event in span.events]}" for span in spans)
+    text = " ".join(
+        f"{span.name} {dict(span.attributes or {})} {[event.name for event in span.events]}" for span in spans
+    )
     assert "voicepace.outcome" in text
     for private in (*REPLY.split(), *QUESTION.split(), "49301820"):
         assert len(private) < 4 or private not in text
@@ -165,7 +167,9 @@ def test_a_collector_gets_the_spans_by_the_end_of_the_service() -> None:
                 pass
 
     with collector() as (endpoint, got):
-        settings = load_settings({"scripted.enabled": "true", "traces.endpoint": endpoint, "voice.names": "[]"}, environ={})
+        settings = load_settings(
+            {"scripted.enabled": "true", "traces.endpoint": endpoint, "voice.names": "[]"}, environ={}
+        )
         with running_service(settings, ScriptedEngine(REPLY, Script(first_token_s=0.01, step_time_s=0.01))) as service:
             asyncio.run(call(service.ws))
     requests = [ExportTraceServiceRequest.FromString(body) for body in got]
