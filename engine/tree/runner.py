@@ -51,6 +51,10 @@ class TreeCPUModelRunner(SeedSafeCPUModelRunner):
         self._pages = Pages([layer.kv_cache for layer in self.tree_layers])
         self._mirrors = Mirrors(self._pages)
 
+    def expect(self, request_id: str, tree: Topology) -> None:
+        """Say of which tree a request's next drafts are the first nodes."""
+        self._drafted[request_id] = tree
+
     def execute_model(self, *args: Any, **kwargs: Any) -> Any:
         """As vLLM's; the step is timed from here until its drafts are made."""
         self._begin_s = now_s()
@@ -146,7 +150,8 @@ class TreeCPUModelRunner(SeedSafeCPUModelRunner):
         candidates = [] if step is None else self._candidates(step, sampled_token_ids)
         drafts = self.drafter.drafts(candidates, hidden_states, len(sampled_token_ids))
         self._drafted = {name: tree for name, tree in self._drafted.items() if name in self.requests}
-        self._drafted |= {self.input_batch.req_ids[candidate.row]: self.drafter.chosen for candidate in candidates}
+        for candidate in candidates:
+            self.expect(self.input_batch.req_ids[candidate.row], self.drafter.chosen)
         if step is not None:
             self._note_time(step, now_s() - self._begin_s)
         return drafts

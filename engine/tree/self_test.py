@@ -90,7 +90,8 @@ class _Request:
         return self._run(len(self.prompt), [], new)
 
     def go_on(self, drafts: list[int]) -> torch.Tensor:
-        """One step with these drafts; returns [1 + drafts, vocabulary] logits."""
+        """One step with these drafts, nodes of the whole tree; returns [1 + drafts, vocabulary] logits."""
+        self.runner.expect(self.name, self.runner.drafter.topology)
         return self._run(1 + len(drafts), drafts, None)
 
     def end(self) -> None:

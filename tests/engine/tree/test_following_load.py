@@ -1,0 +1,36 @@
+"""Trees that follow load and acceptance, in the real engine: replies stay exact while the size changes."""
+
+import warnings
+from pathlib import Path
+
+import pytest
+
+from engine import embedded_model
+from engine.vllm_engine import VllmEngine
+from tests.engine.tree.test_exact import GREEDY, asked_twice, prompts_of
+from tests.engine.tree.tree_engine import TreeLab, make_tiny_model, tree_options
+
+pytestmark = [pytest.mark.engine, pytest.mark.anyio]
+
+
+async def test_replies_stay_exact_while_the_size_of_trees_changes(model_cache_dir: Path, tmp_path: Path) -> None:
+    like = embedded_model.ready(model_cache_dir, lambda line: None)
+    changes = {"model": str(make_tiny_model(tmp_path / "model", like)), "cpu_kv_cache_gib": 0.01}
+    options = tree_options(tmp_path / "oracle.json", tree_follows_load=True, **changes)
+    lab = TreeLab(VllmEngine(options, model_cache_dir), tmp_path / "oracle.json")
+    lab.know([])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        await lab.engine.start()
+    try:
+        assert lab.engine.fallback is None
+        before = lab.tally()
+        for _ in range(3):
+            for prompts in (prompts_of(lab, 1), prompts_of(lab, 8)):
+                await asked_twice(lab, prompts, [GREEDY] * len(prompts))
+        after = lab.tally()
+        trees, nodes = after["trees"] - before["trees"], after["nodes"] - before["nodes"]
+        assert 0 < nodes < 16 * trees
+        assert after["draft_failures"] == 0
+    finally:
+        await lab.engine.stop()
