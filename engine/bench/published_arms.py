@@ -21,7 +21,7 @@ class Assets:
 
     Attributes:
         draft_model: for `draft_model`.
-        medusa_heads: for `medusa` and `medusa_tree`.
+        medusa_heads: for `medusa` and `medusa_tree`; None: the shipped ones, where the model is the embedded one.
         eagle_head: for `eagle`.
         eagle3_head: for `eagle3`.
         drafts: tokens drafted per step; None for each strategy's default.
@@ -74,7 +74,7 @@ def arm(name: str, settings: Mapping[str, Any], assets: Assets) -> Arm:
         assets: what there is to draft with.
     """
     keys: dict[str, Any] = {"speculation": name}
-    if name != PLAIN:
+    if name not in (PLAIN, "medusa_tree"):
         keys["num_speculative_tokens"] = assets.drafts
     if name == "draft_model":
         if assets.draft_model is None:
@@ -83,7 +83,8 @@ def arm(name: str, settings: Mapping[str, Any], assets: Assets) -> Arm:
     elif name in _HEADS:
         attribute, flag = _HEADS[name]
         heads = getattr(assets, attribute)
-        if heads is None and name != "medusa_tree":
+        shipped = settings["model"] == EMBEDDED_MODEL and attribute == "medusa_heads"
+        if heads is None and not shipped:
             return Arm(name, None, f"no heads: give {flag}")
         keys["heads"] = heads
     try:

@@ -18,6 +18,8 @@ SCRIPTS = {
     "none": Script(first_token_s=0.08, step_time_s=0.040),
     "ngram": Script(trace=((0.1, 1), (0.05, 2), (0.05, 4), (0.05, 3), (0.05, 1))),
     "draft_model": Script(first_token_s=0.2, step_time_s=0.080, burst_sizes=(2,)),
+    "medusa": Script(first_token_s=0.1, step_time_s=0.050, burst_sizes=(2,)),
+    "medusa_tree": Script(first_token_s=0.1, step_time_s=0.060, burst_sizes=(3,)),
 }
 DRAFT_STEPS = ((3, 1), (3, 3), (3, 2))
 

@@ -36,7 +36,6 @@ def test_what_needs_nothing_runs(name: str) -> None:
     ("name", "reason"),
     [
         ("draft_model", "no draft model: give --draft-model"),
-        ("medusa", "no heads: give --heads"),
         ("eagle", "no heads: give --eagle-head"),
         ("eagle3", "no heads: give --eagle3-head"),
     ],
@@ -44,6 +43,15 @@ def test_what_needs_nothing_runs(name: str) -> None:
 def test_what_is_missing_is_named(name: str, reason: str) -> None:
     found = arm(name, DEMO, Assets())
     assert (found.options, found.reason) == (None, reason)
+
+
+@pytest.mark.parametrize("name", ["medusa", "medusa_tree"])
+def test_the_embedded_model_has_heads_and_others_need_theirs(name: str) -> None:
+    found = arm(name, DEMO, Assets()).options
+    assert found is not None
+    assert found.heads_name == "shipped"
+    other = arm(name, {**DEMO, "model": "owner/name"}, Assets())
+    assert (other.options, other.reason) == (None, "no heads: give --heads")
 
 
 @pytest.mark.parametrize(

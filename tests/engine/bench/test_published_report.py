@@ -64,11 +64,10 @@ def test_an_arm_is_compared_with_the_plain_blocks_it_took_turns_with() -> None:
 
 def test_arms_that_are_not_run_are_reported_with_the_reason(host: ScriptedHost) -> None:
     found = document(host)
-    assert set(found["not_run"]) == {"medusa", "medusa_tree", "eagle", "eagle3"}
+    assert set(found["not_run"]) == {"eagle", "eagle3"}
     text = table(found, "a machine")
-    assert "medusa: not run: no heads: give --heads" in text
+    assert "eagle: not run: no heads: give --eagle-head" in text
     assert "eagle3: not run: no heads: give --eagle3-head" in text
-    assert f"medusa_tree: not run: {found['not_run']['medusa_tree']}" in text
 
 
 def test_an_arm_that_dies_on_the_way_is_not_passed_off_as_whole(host: ScriptedHost) -> None:
