@@ -43,7 +43,9 @@ class ToneVoice:
         self._delay_s = delay_s
         self._fail_after_segments = fail_after_segments
         self._utterances: WeakSet[SegmentUtterance] = WeakSet()
-        self._wave = self._sine(0, 10 * sample_rate_hz)  # made once: load tests ask for the same seconds again and again
+        self._wave = self._sine(
+            0, 10 * sample_rate_hz
+        )  # made once: load tests ask for the same seconds again and again
 
     async def start(self) -> None:
         """Nothing to load."""
