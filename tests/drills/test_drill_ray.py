@@ -66,12 +66,6 @@ def test_calls_of_the_other_replica_go_on_and_new_ones_are_served(python_with_ra
     holds(outcome(python_with_ray, "scripted.enabled=true", *slowly, "server.max_calls=16"))
 
 
-@pytest.mark.engine
-def test_so_they_do_with_an_engine_in_each(python_with_ray: Path) -> None:
-    small = ("engine.cpu_threads=1", "engine.cpu_kv_cache_gib=0.25", "conversation.max_reply_tokens=40")
-    holds(outcome(python_with_ray, *small))
-
-
 @pytest.mark.parametrize("argument", ["replicas=two", "cpus=-1", "engine.modle=x"])
 def test_a_wrong_argument_is_named(python_with_ray: Path, argument: str) -> None:
     key, value = argument.split("=")

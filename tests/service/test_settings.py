@@ -61,7 +61,7 @@ def test_lists_are_json_and_names_may_be_several() -> None:
 
 
 def test_speculation_names_what_it_lacks() -> None:
-    for method, missing in (("draft_model", "draft_model"), ("medusa", "heads"), ("eagle3", "heads")):
+    for method, missing in (("draft_model", "draft_model"), ("eagle", "heads"), ("eagle3", "heads")):
         with pytest.raises(SettingsError, match=missing):
             load_settings({"engine.speculation": method}, environ={})
 

@@ -35,14 +35,14 @@ def document(host: ScriptedHost, *argv: str) -> dict[str, Any]:
 def test_rows_hold_exact_ratios(host: ScriptedHost) -> None:
     found = document(host)
     rows = {(row["arm"], row["concurrency"]): row for row in found["rows"]}
-    assert set(rows) == {(arm, n) for arm in ("none", "ngram", "draft_model") for n in (1, 4)}
+    assert set(rows) == {(arm, n) for arm in ("none", "ngram", "draft_model", "medusa", "medusa_tree") for n in (1, 4)}
     for n in (1, 4):
         assert rows["none", n]["speedup"] is None
         assert rows["ngram", n]["speedup"] == pytest.approx({"value": 2, "low": 2, "high": 2})
         # Bursts 2 2 2 2 2 1: five gaps of 80 ms for nine tokens.
         assert rows["draft_model", n]["speedup"]["value"] == pytest.approx(0.040 / (5 * 0.080 / 9))
-    # Plain decoding's own row has the blocks beside both arms.
-    assert (rows["none", 1]["replies"], rows["ngram", 1]["replies"]) == (32, 16)
+    # Plain decoding's own row has the blocks beside all other arms.
+    assert (rows["none", 1]["replies"], rows["ngram", 1]["replies"]) == (4 * 16, 16)
     assert found["arms"]["ngram"]["memory_overhead_bytes"] == 20 * MEBIBYTE
     assert found["arms"]["draft_model"]["memory_overhead_bytes"] is None
     assert found["arms"]["ngram"]["options"]["dtype"] == "float32"
