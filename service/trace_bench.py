@@ -16,6 +16,7 @@ from typing import Any
 from engine.api import Engine, EngineError, GenerateRequest, Sampling
 from engine.bench.published_prompts import DIALOGUES, Message
 from engine.provenance import provenance
+from engine.request_group import request_group
 from service.settings import Settings, SettingsError, load_settings
 from tts_adapter.bench.traces import RECORDED, Burst, load, record
 
@@ -103,7 +104,7 @@ async def replies_of(engine: Engine, calls: int, replies: int, tokens: int) -> l
             if len(bursts) > 1:
                 found.append(bursts)
 
-    async with asyncio.TaskGroup() as tasks:
+    async with request_group() as tasks:
         for number in range(calls):
             tasks.create_task(call(number), name=f"call-{number}")
     return found

@@ -16,6 +16,7 @@ from engine.heads.names import reply_files
 from engine.heads.replies import RepliesError, Reply, read, without_loops
 from engine.options import EngineOptions
 from engine.provenance import in_words, provenance
+from engine.request_group import request_group
 from engine.vllm_engine import VllmEngine
 
 AS_IT_IS = "none"
@@ -116,7 +117,7 @@ async def scored(engine: VllmEngine, replies: Sequence[Reply]) -> list[Score]:
         EngineError: as the engine raises it.
     """
     gate = asyncio.Semaphore(_AT_A_TIME)
-    async with asyncio.TaskGroup() as group:
+    async with request_group() as group:
         tasks = [
             group.create_task(_score(engine, reply, f"perplexity-{number}", gate), name=f"score {number}")
             for number, reply in enumerate(replies)

@@ -16,6 +16,7 @@ from engine.bench.published_figures import Block, ReplyTrace
 from engine.bench.published_host import Host
 from engine.bench.published_prompts import DIALOGUES, Dialogue
 from engine.options import EngineOptions
+from engine.request_group import request_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,30 +203,43 @@ class Run:
     async def _replies(
         self, engine: Engine, dialogues: Sequence[Dialogue], concurrency: int, tokens: int
     ) -> list[ReplyTrace]:
-        """`concurrency` callers share the dialogues: each takes the next one when it has finished the last."""
-        waiting, replies = iter(dialogues), list[ReplyTrace]()
+        def request(prompt: str, ids: tuple[int, ...]) -> GenerateRequest:
+            self._numbers += 1
+            return GenerateRequest(f"published-{self._numbers}", ids, Sampling(max_tokens=tokens, temperature=0.0))
 
-        async def caller() -> None:
-            for dialogue in waiting:
-                for turn, messages in enumerate(dialogue.turns, start=1):
-                    text = engine.tokenizer.render(messages, add_generation_prompt=True)
-                    sampling = Sampling(max_tokens=tokens, temperature=0.0)
-                    self._numbers += 1
-                    ids = tuple(engine.tokenizer.encode(text))
-                    request = GenerateRequest(f"published-{self._numbers}", ids, sampling)
-                    replies.append(await read(engine, request, f"{dialogue.name}.{turn}"))
+        return await ask_dialogues(engine, dialogues, concurrency, request)
 
-        try:
-            async with asyncio.TaskGroup() as group:
-                for number in range(concurrency):
-                    group.create_task(caller(), name=f"caller {number}")
-        except ExceptionGroup as failures:
-            # One of the engine's own errors says what a group of them does.
-            errors = failures.subgroup(EngineError)
-            if errors is None:
-                raise
-            raise EngineError(str(errors.exceptions[0])) from failures
-        return replies
+
+async def ask_dialogues(
+    engine: Engine,
+    dialogues: Sequence[Dialogue],
+    concurrency: int,
+    request: Callable[[str, tuple[int, ...]], GenerateRequest],
+) -> list[ReplyTrace]:
+    """`concurrency` callers share the dialogues: each takes the next one when it has finished the last.
+
+    Args:
+        engine: started.
+        dialogues: each turn of each is asked once.
+        concurrency: replies at a time.
+        request: what to send for the name and the token ids of a prompt.
+
+    Raises:
+        EngineError: as the engine raises it, or a reply was broken off.
+    """
+    waiting, replies = iter(dialogues), list[ReplyTrace]()
+
+    async def caller() -> None:
+        for dialogue in waiting:
+            for turn, messages in enumerate(dialogue.turns, start=1):
+                name = f"{dialogue.name}.{turn}"
+                ids = engine.tokenizer.encode(engine.tokenizer.render(messages, add_generation_prompt=True))
+                replies.append(await read(engine, request(name, tuple(ids)), name))
+
+    async with request_group() as group:
+        for number in range(concurrency):
+            group.create_task(caller(), name=f"caller {number}")
+    return replies
 
 
 async def read(engine: Engine, request: GenerateRequest, prompt: str) -> ReplyTrace:

@@ -8,14 +8,13 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field, replace
-from typing import Protocol
+from dataclasses import dataclass, field
 
 from engine.api import Engine, EngineError, GenerateRequest, Sampling
 from engine.bench.published_figures import Block, ReplyTrace
 from engine.bench.published_host import Host
 from engine.bench.published_prompts import DIALOGUES, Dialogue
-from engine.bench.published_run import read
+from engine.bench.published_run import ask_dialogues
 from engine.options import EngineOptions
 
 
@@ -62,13 +61,6 @@ class Workload:
             for temperature in self.temperatures:
                 for concurrency in self.concurrency:
                     yield Cell(kind, temperature, concurrency)
-
-
-class Tallied(Protocol):
-    """An engine that says what its trees gave."""
-
-    def tree_tally(self) -> dict[str, float] | None:
-        """Running counts; None without trees."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,24 +161,13 @@ class Run:
     async def _replies(
         self, engine: Engine, cell: Cell, dialogues: Sequence[Dialogue], tokens: int
     ) -> list[ReplyTrace]:
-        """`concurrency` callers share the dialogues: each takes the next one when it has finished the last."""
-        waiting, replies = iter(dialogues), list[ReplyTrace]()
+        def request(prompt: str, ids: tuple[int, ...]) -> GenerateRequest:
+            seed = random.Random(f"{self._work.seed} {prompt}").getrandbits(31)
+            sampling = Sampling(tokens, cell.temperature, seed=seed if cell.temperature else None)
+            self._numbers += 1
+            return GenerateRequest(f"speculation-{self._numbers}", ids, sampling)
 
-        async def caller() -> None:
-            for dialogue in waiting:
-                for turn, messages in enumerate(dialogue.turns, start=1):
-                    name = f"{dialogue.name}.{turn}"
-                    ids = engine.tokenizer.encode(engine.tokenizer.render(messages, add_generation_prompt=True))
-                    seed = random.Random(f"{self._work.seed} {name}").getrandbits(31)
-                    sampling = Sampling(tokens, cell.temperature, seed=seed if cell.temperature else None)
-                    self._numbers += 1
-                    request = GenerateRequest(f"speculation-{self._numbers}", tuple(ids), sampling)
-                    replies.append(replace(await read(engine, request, name), draft_steps=()))
-
-        async with asyncio.TaskGroup() as group:
-            for number in range(cell.concurrency):
-                group.create_task(caller(), name=f"caller {number}")
-        return replies
+        return await ask_dialogues(engine, dialogues, cell.concurrency, request)
 
 
 def tally_of(engine: Engine) -> dict[str, float]:

@@ -1,6 +1,5 @@
 """Replies by the target itself, many at a time, through the same engine that serves."""
 
-import asyncio
 import itertools
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
@@ -8,6 +7,7 @@ from contextlib import aclosing
 from engine.api import Engine, GenerateRequest, Sampling
 from engine.heads.prompts import Prompt, answered, caller_openings
 from engine.heads.replies import Reply
+from engine.request_group import request_group
 
 Progress = Callable[[int, int], None]
 
@@ -84,7 +84,7 @@ async def _texts(
             texts[at] = tuple(ids)
             progress(next(done), len(prompts))
 
-    async with asyncio.TaskGroup() as group:
+    async with request_group() as group:
         for number in range(min(at_once, len(prompts))):
             group.create_task(worker(), name=f"replies-{number}")
     return texts
