@@ -9,13 +9,13 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from engine.heads.config import ARCHITECTURES, Architecture
 from service.settings import SettingsError, load_settings
 
 if TYPE_CHECKING:
     from engine.heads.states import States
     from engine.heads.target import TargetModel
 
-ARCHITECTURES = ("medusa", "sequential")
 _SELECTIONS = ("greedy", "t07")
 
 
@@ -46,13 +46,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _evaluated(args: argparse.Namespace) -> dict[str, Any]:
-    from engine import embedded_model
     from engine.heads.names import reply_files
     from engine.heads.replies import read
-    from engine.heads.target import load_target
+    from engine.heads.target import load_target, target_folder
 
     settings = load_settings({"engine.model": args.model, "engine.speculation": "none"})
-    folder = str(embedded_model.ready(settings.cache_dir, print)) if settings.engine.embedded else args.model
+    folder = target_folder(args.model, settings.cache_dir)
     files = args.replies or reply_files()
     target = load_target(folder, args.device)
     sets: dict[str, Any] = {}
@@ -80,7 +79,7 @@ def _states(target: TargetModel, replies: Any, folder: Path) -> States:
         print(file=sys.stderr)
 
 
-def _judged(target: TargetModel, states: States, heads: str, architecture: str) -> dict[str, Any] | None:
+def _judged(target: TargetModel, states: States, heads: str, architecture: Architecture) -> dict[str, Any] | None:
     """Scores of one set of heads with its own trees; None where there are no such heads."""
     from engine.heads import shipped
     from engine.heads.evaluation import scores, scores_json, trees
@@ -88,7 +87,7 @@ def _judged(target: TargetModel, states: States, heads: str, architecture: str) 
     from engine.heads.tree_choice import path_shares_of
 
     try:
-        checkpoint = shipped.load_heads(heads, "medusa" if architecture == "medusa" else "sequential")
+        checkpoint = shipped.load_heads(heads, architecture)
     except HeadsMissing:
         return None
     shared = target.shared(checkpoint.token_map)

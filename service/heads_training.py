@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from engine.heads.config import ARCHITECTURES
 from service.settings import SettingsError, load_settings
 
 if TYPE_CHECKING:
@@ -20,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds this command's flags."""
     parser.add_argument("--model", default="embedded", help="`embedded`, a folder, or a Hugging Face name")
     parser.add_argument("--out", type=Path, required=True, help="folder for the data, the checkpoints and the heads")
-    parser.add_argument("--architecture", choices=("medusa", "sequential"), default="sequential")
+    parser.add_argument("--architecture", choices=ARCHITECTURES, default="sequential")
     parser.add_argument("--budget-min", type=float, default=30, help="minutes of training; making data comes before it")
     parser.add_argument("--device", default="cpu", help="`cpu`, or `cuda`")
     data = parser.add_argument_group("data")
@@ -63,11 +65,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _train(args: argparse.Namespace) -> dict[str, object]:
-    from engine import embedded_model
     from engine.heads.recipe import Data, Request, train
+    from engine.heads.target import target_folder
 
     settings = load_settings({"engine.model": args.model, "engine.speculation": "none"})
-    folder = str(embedded_model.ready(settings.cache_dir, print)) if settings.engine.embedded else args.model
+    folder = target_folder(args.model, settings.cache_dir)
     data = Data(
         replies=tuple(args.replies),
         conversations=args.prompts,
@@ -78,7 +80,8 @@ def _train(args: argparse.Namespace) -> dict[str, object]:
         max_rows=args.max_rows,
     )
     request = Request(settings.engine, settings.cache_dir, folder, args.device, args.out, tuple(sys.argv[1:]))
-    return train(request, data, _wanted(args), _Bars())
+    with closing(_Bars()) as bars:
+        return train(request, data, _wanted(args), bars)
 
 
 def _wanted(args: argparse.Namespace) -> Wanted:

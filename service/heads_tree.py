@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from engine.heads.config import ARCHITECTURES
+
 if TYPE_CHECKING:
     from engine.heads.tree_choice import Choice, PathShare
 
@@ -19,7 +21,7 @@ _BATCHES = (1, 2, 4, 8)
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds this command's flags."""
     parser.add_argument("--heads", default="shipped", help="as engine.heads (default: the shipped ones)")
-    parser.add_argument("--architecture", choices=("medusa", "sequential"), default="sequential")
+    parser.add_argument("--architecture", choices=ARCHITECTURES, default="sequential")
     parser.add_argument("--out", type=Path, required=True, help="file for the tree, which engine.tree can name")
     parser.add_argument("--nodes", type=int, help="this many, instead of the number with the most tokens per second")
     parser.add_argument(

@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from engine import embedded_model
 from engine.bench.published_arms import PLAIN
-from engine.options import EMBEDDED_MODEL, EngineOptions
+from engine.options import EngineOptions
 
 CHAIN = "chain"
 # Of the step-time bar.
@@ -53,7 +52,7 @@ def options(arm: str, settings: Mapping[str, Any], heads: str, cache_dir: Path) 
 
 def _full_vocabulary(settings: Mapping[str, Any], heads: str, cache_dir: Path) -> str:
     from engine.heads.shipped import vllm_folder
+    from engine.heads.target import target_folder
 
-    model = settings["model"]
-    folder = embedded_model.ready(cache_dir, print) if model == EMBEDDED_MODEL else Path(model)
+    folder = Path(target_folder(settings["model"], cache_dir))
     return str(vllm_folder(heads, folder, cache_dir, settings.get("dtype", "float32"), full_vocabulary=True))

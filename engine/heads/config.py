@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, Self, get_args
 
 Architecture = Literal["medusa", "sequential"]
+ARCHITECTURES: tuple[Architecture, ...] = get_args(Architecture)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +28,8 @@ class HeadsConfig:
     draft_vocabulary: int
 
     def __post_init__(self) -> None:
-        if self.architecture not in get_args(Architecture):
-            raise ValueError(f"architecture: {self.architecture!r} is neither of {', '.join(get_args(Architecture))}")
+        if self.architecture not in ARCHITECTURES:
+            raise ValueError(f"architecture: {self.architecture!r} is neither of {', '.join(ARCHITECTURES)}")
         for name, value in asdict(self).items():
             if name != "architecture" and (not isinstance(value, int) or value < 1):
                 raise ValueError(f"{name}: {value!r} is not a positive number")

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -68,31 +69,27 @@ def trees(shares: Sequence[PathShare], depth: int) -> dict[str, list[Path]]:
     return {"chain": chain} | {f"tree{size}": likeliest(shares, size) for size in sizes if size <= len(shares)}
 
 
-def score(
-    heads: MedusaHeads | SequentialHeads,
-    target: Target,
-    states: States,
-    chosen: Selection,
-    judged: Mapping[str, Sequence[Path]],
-) -> Score | None:
-    """Replay `chosen`; None where it is empty."""
-    if not chosen.replies:
-        return None
-    ranks, starts = all_ranks(heads, target, states, chosen.replies)
-    return Score(
-        replies=len(chosen.replies),
-        tokens=starts[-1],
-        tokens_per_step={name: tokens_per_step(accepted(ranks, paths), starts) for name, paths in judged.items()},
-        right=_right(ranks),
-    )
-
-
 def scores(
     heads: MedusaHeads | SequentialHeads, target: Target, states: States, judged: Mapping[str, Sequence[Path]]
 ) -> dict[str, Score]:
-    """Every selection that is not empty."""
-    found = {chosen.name: score(heads, target, states, chosen, judged) for chosen in selections(states)}
-    return {name: value for name, value in found.items() if value is not None}
+    """Every selection that is not empty, replayed; the heads run once over all replies."""
+    ranks, starts = all_ranks(heads, target, states, range(states.replies))
+    by_reply = [ranks[first:end] for first, end in pairwise(starts)]
+    return {
+        chosen.name: _score([by_reply[reply] for reply in chosen.replies], judged)
+        for chosen in selections(states)
+        if chosen.replies
+    }
+
+
+def _score(by_reply: Sequence[np.ndarray], judged: Mapping[str, Sequence[Path]]) -> Score:
+    ranks, starts = np.concatenate(by_reply), [0, *np.cumsum([len(own) for own in by_reply]).tolist()]
+    return Score(
+        replies=len(by_reply),
+        tokens=starts[-1],
+        tokens_per_step={name: tokens_per_step(accepted(ranks, paths), starts) for name, paths in judged.items()},
+        right=tuple(float((ranks[:, depth] == 0).mean()) for depth in range(ranks.shape[1])),
+    )
 
 
 def scores_json(found: Mapping[str, Score]) -> dict[str, Any]:
@@ -114,10 +111,6 @@ def calibrate(
     """Joint accuracies along paths, likeliest first, over every row of some replies."""
     ranks, _ = all_ranks(heads, target, states, replies)
     return [PathShare(path, count / len(ranks)) for path, count in path_shares(ranks).most_common(_KEPT_PATHS)]
-
-
-def _right(ranks: np.ndarray) -> tuple[float, ...]:
-    return tuple(float((ranks[:, depth] == 0).mean()) for depth in range(ranks.shape[1]))
 
 
 def _span(states: States, reply: int) -> slice:

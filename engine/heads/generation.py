@@ -6,7 +6,7 @@ from contextlib import aclosing
 
 from engine.api import Engine, GenerateRequest, Sampling
 from engine.heads.prompts import Prompt, answered, caller_openings
-from engine.heads.replies import Reply
+from engine.heads.replies import Reply, spread
 from engine.request_group import request_group
 
 Progress = Callable[[int, int], None]
@@ -53,10 +53,7 @@ async def replies(
         seed: of the sampled ones.
         progress: takes replies done and replies in all.
     """
-    temperatures = [
-        0.0 if int((at + 1) * greedy_share) > int(at * greedy_share) else SAMPLED_TEMPERATURE
-        for at in range(len(prompts))
-    ]
+    temperatures = [0.0 if greedy else SAMPLED_TEMPERATURE for greedy in spread(len(prompts), greedy_share)]
     sampling = [Sampling(max_tokens, temperature, seed=seed + at) for at, temperature in enumerate(temperatures)]
     texts = await _texts(engine, prompts, sampling, at_once, progress)
     return [

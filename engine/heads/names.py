@@ -1,9 +1,8 @@
 """What `engine.heads` may name: the heads that come with the service, or files that were trained. Reads no heads."""
 
 from pathlib import Path
-from typing import get_args
 
-from engine.heads.config import Architecture
+from engine.heads.config import ARCHITECTURES, Architecture
 
 SHIPPED = "shipped"
 _FOLDER = Path(__file__).parent / "shipped"
@@ -28,7 +27,7 @@ def is_ours(name: str) -> bool:
     """Whether `name` is a file of heads, or a folder with one, as `voicepace heads train` writes them."""
     path = Path(name).expanduser()
     if path.is_dir():
-        return any((path / f"{architecture}{_SUFFIX}").is_file() for architecture in get_args(Architecture))
+        return any((path / f"{architecture}{_SUFFIX}").is_file() for architecture in ARCHITECTURES)
     return name == SHIPPED or (path.suffix == _SUFFIX and path.is_file())
 
 

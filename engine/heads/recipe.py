@@ -18,7 +18,7 @@ from engine.heads.checkpoint import Checkpoint, save
 from engine.heads.config import Architecture, HeadsConfig
 from engine.heads.evaluation import calibrate, scores, scores_json, trees
 from engine.heads.prompts import TOPICS, read_conversations
-from engine.heads.replies import Reply, cut_at_loops, distinct, read, split, write
+from engine.heads.replies import Reply, cut_at_loops, distinct, read, split, spread, write
 from engine.heads.states import States
 from engine.heads.target import TargetModel, load_target, model_hash
 from engine.heads.training import Plan, Training
@@ -193,8 +193,7 @@ def _at_most(replies: list[Reply], rows: int | None) -> list[Reply]:
     total = sum(len(reply.ids) for reply in replies)
     if rows is None or total <= rows:
         return replies
-    share = rows / total
-    return [reply for at, reply in enumerate(replies) if int((at + 1) * share) > int(at * share)]
+    return [reply for reply, kept in zip(replies, spread(len(replies), rows / total), strict=True) if kept]
 
 
 def _states(target: TargetModel, replies: Sequence[Reply], request: Request, name: str, report: Report) -> States:

@@ -104,6 +104,11 @@ def split(replies: Iterable[Reply], held_out: Iterable[str]) -> tuple[list[Reply
     return kept
 
 
+def spread(count: int, share: float) -> list[bool]:
+    """`count` answers of which `share` are yes, evenly among the others."""
+    return [int((at + 1) * share) > int(at * share) for at in range(count)]
+
+
 def _text(path: Path) -> str:
     data = path.read_bytes()
     try:

@@ -8,8 +8,10 @@ from typing import Any
 
 import torch
 
+from engine import embedded_model
 from engine.heads.loss import Target
 from engine.int8_weights import QUANTIZED_FROM
+from engine.options import EMBEDDED_MODEL
 
 _HASHED = ("config.json", "model.safetensors", "model.safetensors.index.json")
 
@@ -50,6 +52,15 @@ class TargetModel:
         return Target.of(self.vocabulary, self.embedding, token_map.to(device), moved)
 
 
+def target_folder(model: str, cache_dir: Path) -> str:
+    """What `engine.model` names, as `transformers` loads it: the embedded model's checkpoint is made where missing.
+
+    Raises:
+        EngineStartError: the embedded model cannot be made.
+    """
+    return str(embedded_model.ready(cache_dir, print)) if model == EMBEDDED_MODEL else model
+
+
 def load_target(folder: str, device: str) -> TargetModel:
     """The model of a folder or Hugging Face name; float32 on a CPU, bfloat16 on a GPU."""
     from transformers import AutoModelForCausalLM
@@ -74,14 +85,20 @@ def model_hash(folder: Path) -> str | None:
     digest = hashlib.sha256()
     for path in files:
         # The config holds the library's version, which does not change the model.
-        data = _without_version(path) if path.name == "config.json" else path.read_bytes()
-        digest.update(hashlib.sha256(data).digest())
+        own = hashlib.sha256(_without_version(path)) if path.name == "config.json" else _sha256(path)
+        digest.update(own.digest())
     return digest.hexdigest()
 
 
 def _made_from(config: Path) -> str | None:
     origin = json.loads(config.read_text()).get(QUANTIZED_FROM) if config.is_file() else None
     return origin if isinstance(origin, str) else None
+
+
+def _sha256(path: Path) -> "hashlib._Hash":
+    """Of a file that may be larger than memory."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256")
 
 
 def _without_version(config: Path) -> bytes:

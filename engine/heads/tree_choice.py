@@ -78,7 +78,7 @@ def ranked(shares: Sequence[PathShare]) -> list[PathShare]:
 
 def expected_tokens(shares: Sequence[PathShare], nodes: int) -> float:
     """Tokens of a step with the best tree of this many nodes, the bonus token counted."""
-    return 1.0 + sum(entry.share for entry in ranked(shares)[:nodes])
+    return acceptance_length(shares, likeliest(shares, nodes))
 
 
 def best_sizes(

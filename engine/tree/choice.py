@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path as FilePath
-from typing import get_args
 
-from engine.heads.config import Architecture
+from engine.heads.config import ARCHITECTURES
 from engine.heads.names import HeadsMissing, heads_path
 from engine.heads.tree_choice import PathShare, likeliest, path_shares_of
 from engine.tree.topology import Path, Topology
@@ -61,7 +60,7 @@ def heads_file(name: str) -> FilePath:
     Raises:
         HeadsMissing: there is none.
     """
-    for architecture in reversed(get_args(Architecture)):
+    for architecture in reversed(ARCHITECTURES):
         with suppress(HeadsMissing):
             path = heads_path(name, architecture)
             if path.is_file():
