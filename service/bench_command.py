@@ -1,7 +1,8 @@
 """`voicepace bench …`: benchmarks by name, each in a module of its own."""
 
 import argparse
-import importlib
+
+from service.subcommands import add_subcommands, run_subcommand
 
 BENCHES = {
     "published": ("engine.bench.published", "strategies of speculation against plain decoding on this machine"),
@@ -20,12 +21,9 @@ BENCHES = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """One subcommand per benchmark."""
-    benches = parser.add_subparsers(dest="bench", required=True, metavar="BENCH")
-    for name, (module, text) in BENCHES.items():
-        importlib.import_module(module).add_arguments(benches.add_parser(name, help=text, description=text))
+    add_subcommands(parser, BENCHES, "bench")
 
 
 def run(args: argparse.Namespace) -> int:
     """Run it; its exit status."""
-    status: int = importlib.import_module(BENCHES[args.bench][0]).run(args)
-    return status
+    return run_subcommand(BENCHES, args.bench, args)

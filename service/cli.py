@@ -6,6 +6,8 @@ import os
 import sys
 from collections.abc import Sequence
 
+from service.subcommands import run_subcommand
+
 COMMANDS = {
     "serve": ("service.server", "run the service"),
     "call": ("service.call", "call a running service from the command line"),
@@ -31,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             importlib.import_module(module).add_arguments(command)
     args = parser.parse_args(arguments)
     try:
-        status: int = importlib.import_module(COMMANDS[args.command][0]).run(args)
+        status = run_subcommand(COMMANDS, args.command, args)
         sys.stdout.flush()
     except BrokenPipeError:
         # Whoever read the output has left (`| head`). What is still to be flushed at exit must not raise again.

@@ -1,7 +1,8 @@
 """`voicepace heads …`: train draft heads, judge them, choose a tree, ask a running service whether they still fit."""
 
 import argparse
-import importlib
+
+from service.subcommands import add_subcommands, run_subcommand
 
 ACTIONS = {
     "train": ("service.heads_training", "train heads for a model, on its own replies"),
@@ -13,12 +14,9 @@ ACTIONS = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """One subcommand per action."""
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    for name, (module, text) in ACTIONS.items():
-        importlib.import_module(module).add_arguments(actions.add_parser(name, help=text, description=text))
+    add_subcommands(parser, ACTIONS, "action")
 
 
 def run(args: argparse.Namespace) -> int:
     """Run it; its exit status."""
-    status: int = importlib.import_module(ACTIONS[args.action][0]).run(args)
-    return status
+    return run_subcommand(ACTIONS, args.action, args)

@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from deploy.prometheus.local import Prometheus, local_prometheus
+from service.loadtest.service_process import end
 
 VOICEPACE = [sys.executable, "-c", "import sys; from service.cli import main; sys.exit(main())"]
 
@@ -36,12 +37,7 @@ def service(flags: Sequence[str], log: Path) -> Iterator[str]:
                 raise ServiceFailed((log.read_text().strip().splitlines() or ["it said nothing"])[-1])
             yield found[1]
         finally:
-            process.terminate()
-            try:
-                process.wait(60)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            end(process, 60)
 
 
 def load(address: str, calls: int, seconds: float, *flags: str) -> "subprocess.Popen[bytes]":

@@ -50,12 +50,17 @@ def running(argv: Sequence[str]) -> Iterator[str]:
             errors.seek(0)
             raise ServiceFailed((errors.read().strip().splitlines() or ["it said nothing"])[-1])
         finally:
-            process.terminate()
-            try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            end(process, 10)
+
+
+def end(process: "subprocess.Popen[str]", within_s: float) -> None:
+    """Ask a process to end, and make it where it has not by then."""
+    process.terminate()
+    try:
+        process.wait(within_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def reachable(url: str) -> str | None:

@@ -14,6 +14,8 @@ from urllib.request import urlopen
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from service.loadtest.service_process import end
+
 VOICEPACE = Path(sys.executable).parent / "voicepace"
 # What a service holds for its calls, and must hold no more of once they have ended.
 LEFTOVERS = ("voicepace_tasks", "process_open_fds", "voicepace_calls", "voicepace_engine_requests")
@@ -101,12 +103,7 @@ def served(settings: dict[str, str]) -> Iterator[Served]:
             service = Served(process, line.split()[-1], log)
             yield service
         finally:
-            process.terminate()
-            try:
-                process.wait(60)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            end(process, 60)
             process.stdout.close()
         service.last_words.append(log.read_text())
 
