@@ -5,30 +5,10 @@ own call alone. When it takes nothing for `send_timeout_s` the call is lost.
 """
 
 import asyncio
-import types
-from collections.abc import Coroutine, Generator
-from functools import partial
-from typing import Any
 
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from service.protocols.events import Command, Dialect, Frame, SendAudio, SendToken
-
-
-@types.coroutine
-def _rest(started: Coroutine[Any, Any, None], waits_for: Any) -> Generator[Any, Any, None]:
-    """What is left of a coroutine that was started by hand and now waits."""
-    while True:
-        try:
-            result = yield waits_for
-        except BaseException as error:
-            step = partial(started.throw, error)
-        else:
-            step = partial(started.send, result)
-        try:
-            waits_for = step()
-        except StopIteration:
-            return
 
 
 class CallLost(Exception):
@@ -89,14 +69,12 @@ class Channel:
     async def _send(self, frame: Frame) -> None:
         if self._gone or self._websocket.application_state is not WebSocketState.CONNECTED:
             raise CallLost("the peer has gone")
-        send = self._websocket.send_text(frame) if isinstance(frame, str) else self._websocket.send_bytes(frame)
         try:
-            try:
-                waits_for = send.send(None)
-            except StopIteration:
-                return  # as nearly always: the socket took it at once, and no timer was needed
             async with asyncio.timeout(self._send_timeout_s):
-                await _rest(send, waits_for)
+                if isinstance(frame, str):
+                    await self._websocket.send_text(frame)
+                else:
+                    await self._websocket.send_bytes(frame)
         except TimeoutError:
             self._gone = True
             raise CallLost("the peer takes no data") from None
