@@ -20,13 +20,13 @@ class Fit:
         steps: of all replies.
         mean: acceptance length, bonus token included; None before the first step.
         stored: the value kept with the heads; None where heads keep none.
-        accepted: for each depth, drafted tokens kept.
+        accepted: for each depth up to the deepest one reached, steps that kept a drafted token there.
     """
 
     steps: int
     mean: float | None
     stored: float | None
-    accepted: Mapping[str, int]
+    accepted: Mapping[int, int]
 
     @property
     def retrain(self) -> bool | None:
@@ -43,7 +43,7 @@ def read_fit(exposition: str) -> Fit:
         ValueError: the text is no exposition.
     """
     totals = {_SUM: 0.0, _COUNT: 0.0}
-    accepted: dict[str, int] = {}
+    accepted: dict[int, int] = {}
     stored = None
     for family in text_string_to_metric_families(exposition):
         for sample in family.samples:
@@ -51,8 +51,8 @@ def read_fit(exposition: str) -> Fit:
                 totals[sample.name] += sample.value
             elif sample.name == _STORED:
                 stored = sample.value
-            elif sample.name == _ACCEPTED:
-                depth = sample.labels.get("depth", "")
+            elif sample.name == _ACCEPTED and sample.value:
+                depth = int(sample.labels["depth"])
                 accepted[depth] = accepted.get(depth, 0) + int(sample.value)
     steps = int(totals[_COUNT])
     mean = totals[_SUM] / steps if steps else None

@@ -13,7 +13,7 @@ _TIMEOUT_S = 10
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds this command's flags."""
-    parser.add_argument("--url", default="http://127.0.0.1:8000", help="of the service (default http://127.0.0.1:8000)")
+    parser.add_argument("--url", default="http://127.0.0.1:8080", help="of the service (default: %(default)s)")
     parser.add_argument("--json", action="store_true", help="print one JSON document as the last line")
 
 

@@ -20,6 +20,7 @@ voicepace_acceptance_length_count{surface="openai",dialect="",model="m"} 40
 # TYPE voicepace_accepted_total counter
 voicepace_accepted_total{depth="1",surface="voice",model="m"} 30
 voicepace_accepted_total{depth="1",surface="openai",model="m"} 10
+voicepace_accepted_total{depth="10",surface="voice",model="m"} 0
 voicepace_accepted_total{depth="2",surface="voice",model="m"} 10
 """
 
@@ -32,7 +33,7 @@ def stored(value: float) -> str:
 def test_surfaces_are_taken_together() -> None:
     fit = read_fit(EXPOSITION)
     assert (fit.steps, fit.mean, fit.stored) == (100, 1.5, None)
-    assert fit.accepted == {"1": 40, "2": 10}
+    assert fit.accepted == {1: 40, 2: 10}
     assert fit.retrain is None
     assert "depth 1: 40.0%" in in_words(fit)
 
