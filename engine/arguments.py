@@ -62,7 +62,8 @@ def vllm_arguments(options: EngineOptions, cpu: CpuFacts | None, model: str | No
     if options.speculation == "medusa":
         arguments["worker_extension_cls"] = "engine.medusa_loading.Extension"
     if options.speculation == "medusa_tree":
-        arguments |= _tree_arguments(options, cpu)
+        tree = _tree_arguments(options, cpu)
+        arguments |= tree | {"additional_config": arguments["additional_config"] | tree["additional_config"]}
     return {name: value for name, value in arguments.items() if value is not None}
 
 
@@ -121,8 +122,12 @@ def _tree_arguments(options: EngineOptions, cpu: CpuFacts | None) -> dict[str, A
 
 
 def _cpu_arguments(options: EngineOptions, cpu: CpuFacts) -> dict[str, Any]:
+    weights = options.cpu_weights
+    if weights == "auto" and not cpu.float16_weights:
+        weights = "float32"
     arguments: dict[str, Any] = {
         "dtype": cpu.dtype if options.dtype == "auto" else options.dtype,
+        "additional_config": {"weights": weights},
         "kv_cache_memory_bytes": int(options.cpu_kv_cache_gib * 2**30),
         "block_size": options.block_size or _CPU_BLOCK_TOKENS,
         "worker_cls": "engine.cpu_worker.VoicepaceCPUWorker",

@@ -6,12 +6,13 @@ generator's whole state is put back instead, and vLLM does not see it: a seeded 
 its prompt was chunked.
 """
 
+from contextlib import nullcontext
 from typing import Any
 
 from vllm.v1.worker import cpu_worker
 from vllm.v1.worker.cpu_model_runner import CPUModelRunner
 
-from engine import cpu_sampling, fbgemm_linear
+from engine import cpu_sampling, fbgemm_linear, float16_weights
 
 
 class SeedSafeCPUModelRunner(CPUModelRunner):  # type: ignore[misc]
@@ -60,6 +61,7 @@ class VoicepaceCPUWorker(cpu_worker.CPUWorker):  # type: ignore[misc]
             cpu_worker.CPUModelRunner = theirs
 
     def load_model(self, *args: Any, **kwargs: Any) -> None:
-        """As vLLM's; the vocabulary matrix of an int8 model is then multiplied in half the bytes where that is used."""
-        super().load_model(*args, **kwargs)
-        fbgemm_linear.halve_vocabulary(self.model_runner.get_model())
+        """As vLLM's, with float16 weights where the settings want them."""
+        held = float16_weights.wanted(self.vllm_config)
+        with float16_weights.loaded() if held else nullcontext():
+            super().load_model(*args, **kwargs)

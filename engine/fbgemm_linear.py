@@ -1,4 +1,4 @@
-"""Products with int8 and float16 weights for x86 cores without VNNI, by FBGEMM, which comes with torch.
+"""Products with int8 weights for x86 cores without VNNI, by FBGEMM, which comes with torch.
 
 vLLM multiplies int8 by oneDNN, which has no kernel for packed int8 weights on these cores: it packs the whole matrix
 again in every product, and a decode step takes several times as long as in float32. FBGEMM (arXiv 2101.05615) packs
@@ -100,31 +100,6 @@ def int8_product(x: torch.Tensor, packed: Any) -> torch.Tensor:
     high, low = product.chunk(2)
     result = torch.add(high, low, alpha=1 / (2 * LEVELS)).mul_(largest / LEVELS)
     return result.view(*x.shape[:-1], -1).to(x.dtype)  # type: ignore[no-any-return]
-
-
-def hold_in_float16(layer: Any) -> None:
-    """Let an unquantized float32 layer of vLLM's multiply with a float16 copy of its weights, summing in float32.
-
-    What bfloat16 can say is the same in float16 above 6e-5, and rounded to multiples of 6e-8 below.
-    """
-    packed = torch.ops.quantized.linear_prepack_fp16(layer.weight.data, None)
-
-    def product(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
-        result: torch.Tensor = torch.ops.quantized.linear_dynamic_fp16(x, packed)
-        return result if bias is None else result + bias
-
-    layer.cpu_linear = product
-
-
-def halve_vocabulary(model: torch.nn.Module) -> None:
-    """Hold the vocabulary matrix of a float32 model in float16 where its other layers multiply int8 in this way."""
-    kernels = (getattr(getattr(layer, "scheme", None), "kernel", None) for layer in model.modules())
-    lm_head = getattr(model, "lm_head", None)
-    weight = getattr(lm_head, "weight", None)
-    if weight is None or weight.dtype != torch.float32:
-        return
-    if any(isinstance(kernel, FbgemmInt8Kernel) for kernel in kernels):
-        hold_in_float16(lm_head)
 
 
 def install() -> None:

@@ -68,6 +68,11 @@ class EngineOptions(BaseModel):
     )
     gpu_memory_utilization: float = Field(0.9, gt=0, le=1, description="Share of GPU memory for weights and KV cache.")
     cpu_kv_cache_gib: float = Field(1.0, gt=0, description="On a CPU: memory for the KV cache, GiB.")
+    cpu_weights: Literal["auto", "float32", "float16"] = Field(
+        "auto",
+        description="On a CPU that computes in float32, the type that weights are kept in; sums stay in float32. `auto`: "
+        "float16, half the bytes per step, where the checkpoint is of 16 bits and the cores read it, else float32.",
+    )
     cpu_threads: int | None = Field(
         None, ge=1, description="On a CPU: threads that compute. Default: one per physical core this process may use."
     )

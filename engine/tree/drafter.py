@@ -71,6 +71,7 @@ class TreeDrafter:
 
     def __init__(self, vllm_config: Any) -> None:
         self._options = vllm_config.additional_config["tree"]
+        self._config = vllm_config
         self._folder = Path(vllm_config.model_config.model)
         self._trees = [Topology.from_paths(tuple(path) for path in paths) for paths in self._options["trees"]]
         self.topology = self._trees[-1]
@@ -88,6 +89,8 @@ class TreeDrafter:
 
     def load_model(self, target: Any) -> None:
         """Called by vLLM once the target model is loaded."""
+        from engine.float16_weights import wanted
+
         heads: str = self._options["heads"]
         if heads.startswith(ORACLE):
             from engine.tree.oracle import Oracle
@@ -96,7 +99,7 @@ class TreeDrafter:
             return
         from engine.tree.heads_source import HeadsSource
 
-        self._source = HeadsSource(heads, self.topology, target, self._folder)
+        self._source = HeadsSource(heads, self.topology, target, self._folder, wanted(self._config))
 
     def propose(self, *args: Any, **kwargs: Any) -> list[list[int]]:
         """vLLM wants the method to be there; the runner calls `drafts` instead."""

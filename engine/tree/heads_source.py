@@ -25,13 +25,14 @@ class HeadsSource:
         topology: the deepest tree.
         target: vLLM's model.
         folder: the target's checkpoint.
+        float16: whether weights are kept in float16 (`engine.options`, `cpu_weights`).
 
     Raises:
         HeadsMissing: no such heads.
         ValueError: they are of another model, or not as deep as the tree.
     """
 
-    def __init__(self, name: str, topology: Topology, target: Any, folder: Path) -> None:
+    def __init__(self, name: str, topology: Topology, target: Any, folder: Path, float16: bool) -> None:
         checkpoint = load(heads_file(name))
         if not fits(checkpoint.about, folder):
             raise ValueError(f"heads: {name} were trained on another model than {folder.name}")
@@ -40,7 +41,7 @@ class HeadsSource:
         shared = Target.of(vocabulary, embedding, checkpoint.token_map)
         self._dtype = vocabulary.dtype
         heads = checkpoint.heads.to(self._dtype)
-        heads.product = PackedProduct()
+        heads.product = PackedProduct(float16)
         self._draftings = partial(Drafting, heads, shared)
         self._made = {topology: self._draftings(topology)}
 

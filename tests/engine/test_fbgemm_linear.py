@@ -1,4 +1,4 @@
-"""Products by FBGEMM against integers and float64, and which kernel vLLM takes; without an engine."""
+"""Products with int8 weights by FBGEMM against integers and float64, and which kernel vLLM takes; without an engine."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +12,7 @@ from vllm.model_executor.kernels.linear import CPUInt8ScaledMMLinearKernel
 from vllm.platforms import PlatformEnum
 
 from engine import fbgemm_linear
-from engine.fbgemm_linear import LEVELS, FbgemmInt8Kernel, hold_in_float16, int8_product, packed_int8
+from engine.fbgemm_linear import LEVELS, FbgemmInt8Kernel, int8_product, packed_int8
 from engine.int8_weights import quantize
 
 pytestmark = pytest.mark.skipif(
@@ -112,24 +112,3 @@ def test_the_kernel_multiplies_and_lets_the_checkpoints_weights_go(monkeypatch: 
     exact = x @ weight.T + bias
     assert layer.weight is None
     assert float((got - exact).norm() / exact.norm()) < 3e-4
-
-
-def test_the_vocabulary_is_halved_only_beside_this_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel, layer, _ = kernel_and_layer(monkeypatch)
-    for scheme, halved in ((SimpleNamespace(kernel=kernel), True), (SimpleNamespace(kernel=object()), False)):
-        model = torch.nn.Module()
-        model.linear, model.lm_head = layer, torch.nn.Linear(64, 96, bias=False)
-        layer.scheme = scheme
-        fbgemm_linear.halve_vocabulary(model)
-        assert hasattr(model.lm_head, "cpu_linear") is halved
-
-
-def test_float16_weights_say_what_bfloat16_said() -> None:
-    layer: Any = torch.nn.Module()
-    weight = random(0, 96, 64).bfloat16().float()
-    layer.weight = torch.nn.Parameter(weight, requires_grad=False)
-    hold_in_float16(layer)
-    x = random(1, 7, 64)
-    torch.testing.assert_close(layer.cpu_linear(x, weight, None), x @ weight.T, atol=1e-5, rtol=1e-5)
-    bias = random(2, 96)
-    torch.testing.assert_close(layer.cpu_linear(x, weight, bias), x @ weight.T + bias, atol=1e-5, rtol=1e-5)

@@ -1,6 +1,6 @@
 import pytest
 
-from engine.hardware import available_memory_bytes, has_native_bfloat16, lacks_vnni, physical_cores
+from engine.hardware import available_memory_bytes, has_native_bfloat16, lacks_vnni, physical_cores, reads_float16
 
 
 @pytest.mark.parametrize(
@@ -46,6 +46,19 @@ def test_bfloat16_is_native_where_an_instruction_set_for_it_is_named(flags: str,
 )
 def test_vnni_is_lacking_where_avx2_is_named_and_none_of_its_forms(line: str, lacks: bool) -> None:
     assert lacks_vnni(["processor\t: 0", line]) is lacks
+
+
+@pytest.mark.parametrize(
+    ("line", "reads"),
+    [
+        ("flags\t\t: fpu sse f16c avx2", True),
+        ("flags\t\t: fpu sse f16c avx", False),
+        ("flags\t\t: fpu sse avx2", False),
+        ("Features\t: fp asimd fphp", False),
+    ],
+)
+def test_float16_weights_need_avx2_and_f16c(line: str, reads: bool) -> None:
+    assert reads_float16(["processor\t: 0", line]) is reads
 
 
 def test_available_memory_is_a_plausible_size() -> None:

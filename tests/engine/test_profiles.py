@@ -11,7 +11,7 @@ from engine.options import EngineOptions
 from engine.profiles import PROFILES
 
 GOLDEN = Path(__file__).parent / "golden"
-AVX2 = CpuFacts(cores=(0, 1), native_bfloat16=False)
+AVX2 = CpuFacts(cores=(0, 1), native_bfloat16=False, float16_weights=True)
 AMX = CpuFacts(cores=(0, 1), native_bfloat16=True)
 
 
@@ -45,6 +45,20 @@ def test_a_cpu_computes_in_bfloat16_only_where_it_does_so_natively() -> None:
     assert arguments("cpu-demo", AMX)["dtype"] == "bfloat16"
     chosen = EngineOptions(dtype="bfloat16")
     assert vllm_arguments(chosen, AVX2)["dtype"] == "bfloat16"
+
+
+@pytest.mark.parametrize(
+    ("weights", "cpu", "given"),
+    [
+        ("auto", AVX2, "auto"),
+        ("auto", CpuFacts(cores=(0,), native_bfloat16=False), "float32"),
+        ("float16", CpuFacts(cores=(0,), native_bfloat16=False), "float16"),
+        ("float32", AVX2, "float32"),
+    ],
+)
+def test_weights_stay_in_float32_where_the_cores_read_no_others(weights: str, cpu: CpuFacts, given: str) -> None:
+    got = vllm_arguments(EngineOptions.model_validate({"cpu_weights": weights}), cpu)
+    assert got["additional_config"] == {"weights": given}
 
 
 @pytest.mark.parametrize("name", sorted(PROFILES))

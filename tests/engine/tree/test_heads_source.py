@@ -49,7 +49,7 @@ def test_drafts_are_those_of_the_heads_in_node_order_and_smaller_trees_are_their
     path = tmp_path / "sequential.safetensors"
     write_heads(path)
     model = target()
-    source = HeadsSource(str(path), TREE, model, tmp_path)
+    source = HeadsSource(str(path), TREE, model, tmp_path, float16=False)
     hidden = torch.randn(3, HIDDEN)
     whole = source.draft(candidates(5, 6, 7), hidden, TREE)
     from engine.heads.checkpoint import load
@@ -69,7 +69,7 @@ def test_heads_that_do_not_reach_the_tree_s_depth_are_refused(tmp_path: Path) ->
     path = tmp_path / "heads.safetensors"
     write_heads(path)
     with pytest.raises(ValueError, match="4 deep, the heads only 3"):
-        HeadsSource(str(path), Topology.chain(4), target(), tmp_path)
+        HeadsSource(str(path), Topology.chain(4), target(), tmp_path, float16=False)
 
 
 def test_heads_of_another_model_are_refused(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_heads_of_another_model_are_refused(tmp_path: Path) -> None:
     write_heads(path, target={"sha256": "0" * 64})
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(ValueError, match="trained on another model"):
-        HeadsSource(str(path), TREE, target(), tmp_path)
+        HeadsSource(str(path), TREE, target(), tmp_path, float16=False)
 
 
 def test_sequential_heads_are_preferred_and_missing_ones_are_named(tmp_path: Path) -> None:
