@@ -5,6 +5,7 @@ read once per level and not once per head and node.
 """
 
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 
@@ -53,7 +54,7 @@ class Drafting:
         self._heads = heads
         self._target = target
         self._nodes = topology.nodes
-        self._levels = _levels(topology)
+        self._levels = _levels(topology, target.token_map.device)
         self._one_state = heads.config.architecture == "medusa"
 
     @torch.inference_mode()  # type: ignore[untyped-decorator]
@@ -87,8 +88,9 @@ class Drafting:
         return tokens
 
 
-def _levels(topology: Topology) -> list[_Level]:
+def _levels(topology: Topology, device: torch.device) -> list[_Level]:
     """One per depth at which something is drafted."""
+    tensor = partial(torch.tensor, dtype=torch.long, device=device)
     levels: list[_Level] = []
     before = [0]
     for depth in range(topology.max_depth):
@@ -97,11 +99,11 @@ def _levels(topology: Topology) -> list[_Level]:
         source = [0] if depth == 0 else [before.index(topology.parents[row - 1]) for row in rows]
         levels.append(
             _Level(
-                source=torch.tensor(source),
-                node=torch.tensor([row - 1 for row in rows]),
-                place=torch.tensor([rows.index(topology.parents[child - 1]) for child in drafted]),
-                rank=torch.tensor([topology.ranks[child - 1] for child in drafted]),
-                drafted=torch.tensor([child - 1 for child in drafted]),
+                source=tensor(source),
+                node=tensor([row - 1 for row in rows]),
+                place=tensor([rows.index(topology.parents[child - 1]) for child in drafted]),
+                rank=tensor([topology.ranks[child - 1] for child in drafted]),
+                drafted=tensor([child - 1 for child in drafted]),
                 candidates=1 + max(topology.ranks[child - 1] for child in drafted),
             )
         )
