@@ -36,7 +36,7 @@ class Float16Product:
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """[..., in] to [..., out], float32."""
         self.pack()
-        result: torch.Tensor = torch.ops.quantized.linear_dynamic_fp16(x, self._packed)
+        result: torch.Tensor = torch.ops.quantized.linear_dynamic_fp16.default(x, self._packed)
         return result
 
 
