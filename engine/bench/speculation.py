@@ -32,7 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--prompts", type=int, help="dialogues of each kind (default: 8)")
     parser.add_argument("--tokens", type=int, help="most tokens of a reply (default: 64)")
     parser.add_argument("--rounds", type=int, help="A B … B A rounds of every cell (default: 1; --quick: 2)")
-    parser.add_argument("--quick", action="store_true", help="none, chain and the default tree; 1 and 4 at a time")
+    parser.add_argument(
+        "--quick", action="store_true", help="none, chain, the tree as served and of 16 nodes; 1 and 4 at a time"
+    )
     parser.add_argument("--seed", type=int, default=0, help="of prompts' order, of sampling and of the bootstrap")
     parser.add_argument("--cache-dir", type=Path, default=Path("~/.cache/voicepace"), help="of the embedded model")
     parser.add_argument("--json", action="store_true", help="end with one JSON document, on one line")

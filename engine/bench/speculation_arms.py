@@ -10,16 +10,18 @@ from engine.options import EngineOptions
 CHAIN = "chain"
 # Of the step-time bar.
 TREE_NODES = 16
-TREES = {f"tree{nodes}": nodes for nodes in (8, TREE_NODES, 32)}
-ARMS = (PLAIN, "none-sync", "ngram", CHAIN, "chain-full", *TREES)
-QUICK_ARMS = (PLAIN, CHAIN, f"tree{TREE_NODES}")
+TREES = {f"tree{nodes}": nodes for nodes in (4, 8, TREE_NODES, 32)}
+SERVED = "tree"
+ARMS = (PLAIN, "none-sync", "ngram", CHAIN, "chain-full", SERVED, *TREES)
+QUICK_ARMS = (PLAIN, CHAIN, SERVED, f"tree{TREE_NODES}")
 ABOUT = {
     PLAIN: "plain decoding",
     "none-sync": "plain decoding that plans no step ahead, as trees must",
     "ngram": "prompt lookup",
     CHAIN: "vLLM's medusa, independent heads, shortened vocabulary",
     "chain-full": "the same with the whole vocabulary",
-    **{name: f"a tree of {nodes} nodes, sequential heads" for name, nodes in TREES.items()},
+    SERVED: "the default tree as it is served: smaller, down to none, where that is quicker",
+    **{name: f"always a tree of {nodes} nodes, sequential heads" for name, nodes in TREES.items()},
 }
 
 
@@ -45,6 +47,8 @@ def options(arm: str, settings: Mapping[str, Any], heads: str, cache_dir: Path) 
         own = {"speculation": "medusa", "heads": heads}
     elif arm == "chain-full":
         own = {"speculation": "medusa", "heads": _full_vocabulary(settings, heads, cache_dir)}
+    elif arm == SERVED:
+        own = {"speculation": "medusa_tree", "heads": heads}
     elif arm in TREES:
         own = {"speculation": "medusa_tree", "heads": heads, "tree": str(TREES[arm]), "tree_follows_load": False}
     return EngineOptions.model_validate({**settings, **own})

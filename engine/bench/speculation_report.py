@@ -7,7 +7,7 @@ from typing import Any
 
 from engine.bench.published_arms import PLAIN
 from engine.bench.published_figures import Block, Ratio, figures, reference_texts, tit_ratio
-from engine.bench.speculation_arms import ABOUT, CHAIN, TREE_NODES, TREES
+from engine.bench.speculation_arms import ABOUT, CHAIN, SERVED, TREE_NODES, TREES
 from engine.bench.speculation_run import Cell, Measured, Outcome, Workload
 
 # Seconds counted by the engine core, per step; what is left of the step gap is the engine itself.
@@ -43,8 +43,10 @@ def _blocks(measured: Sequence[Measured], cell: Cell, arm: str) -> list[Block]:
     return [each.block for each in _of(measured, cell, arm)]
 
 
-def best_tree(measured: Sequence[Measured], cell: Cell, seed: int) -> str | None:
-    """The tree with the highest ratio to plain decoding; None where none was run."""
+def judged_tree(measured: Sequence[Measured], cell: Cell, seed: int) -> str | None:
+    """The tree as it is served, or, where that was not run, the one with the highest ratio to plain decoding."""
+    if _of(measured, cell, SERVED):
+        return SERVED
     ratios = {
         name: ratio.value
         for name in TREES
@@ -55,7 +57,7 @@ def best_tree(measured: Sequence[Measured], cell: Cell, seed: int) -> str | None
 
 def _speedup(measured: Sequence[Measured], cell: Cell, seed: int) -> dict[str, Any]:
     plain, chain = (_blocks(measured, cell, arm) for arm in (PLAIN, CHAIN))
-    tree = best_tree(measured, cell, seed)
+    tree = judged_tree(measured, cell, seed)
     trees = _blocks(measured, cell, tree) if tree else []
     over_plain, over_chain = tit_ratio(plain, trees, seed), tit_ratio(chain, trees, seed)
     return {

@@ -1,9 +1,11 @@
 """`voicepace bench speculation` with scripted engines in virtual time."""
 
+from dataclasses import replace
+
 import pytest
 
 from engine.api import Engine
-from engine.bench.speculation_report import document, kept_by_depth, split_ms, table
+from engine.bench.speculation_report import document, judged_tree, kept_by_depth, split_ms, table
 from engine.bench.speculation_run import Cell, Outcome, Run, Workload
 from engine.fake import Script
 from engine.options import EngineOptions
@@ -74,6 +76,17 @@ def test_ratios_are_those_of_the_scripts() -> None:
     text = table(found, "this machine")
     assert "tree16" in text
     assert "heads 1.0" in text
+
+
+def test_the_tree_that_is_judged_is_the_one_that_is_served() -> None:
+    outcome = measured(TallyingHost(SCRIPTS))
+    cell = next(SMALL.cells())
+    assert judged_tree(outcome.measured, cell, 0) == "tree16"
+    renamed = [
+        replace(each, block=replace(each.block, arm="tree")) for each in outcome.measured if each.block.arm == "chain"
+    ]
+    assert judged_tree([*outcome.measured, *renamed], cell, 0) == "tree"
+    assert judged_tree([each for each in outcome.measured if each.block.arm != "tree16"], cell, 0) is None
 
 
 def test_sampled_replies_have_the_same_seeds_in_every_arm() -> None:
