@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -11,6 +12,7 @@ from engine.heads.acceptance import accepted, path_shares, tokens_per_step
 from engine.heads.architectures import MedusaHeads, SequentialHeads
 from engine.heads.loss import Target
 from engine.heads.replies import loop_start
+from engine.heads.rows import Reader, rows_of
 from engine.heads.states import States
 from engine.heads.training import all_ranks
 from engine.heads.tree_choice import Path, PathShare, likeliest
@@ -73,7 +75,7 @@ def scores(
     heads: MedusaHeads | SequentialHeads, target: Target, states: States, judged: Mapping[str, Sequence[Path]]
 ) -> dict[str, Score]:
     """Every selection that is not empty, replayed; the heads run once over all replies."""
-    ranks, starts = all_ranks(heads, target, states, range(states.replies))
+    ranks, starts = all_ranks(heads, target, _reader(target, states), range(states.replies))
     by_reply = [ranks[first:end] for first, end in pairwise(starts)]
     return {
         chosen.name: _score([by_reply[reply] for reply in chosen.replies], judged)
@@ -109,8 +111,12 @@ def calibrate(
     heads: MedusaHeads | SequentialHeads, target: Target, states: States, replies: Sequence[int]
 ) -> list[PathShare]:
     """Joint accuracies along paths, likeliest first, over every row of some replies."""
-    ranks, _ = all_ranks(heads, target, states, replies)
+    ranks, _ = all_ranks(heads, target, _reader(target, states), replies)
     return [PathShare(path, count / len(ranks)) for path, count in path_shares(ranks).most_common(_KEPT_PATHS)]
+
+
+def _reader(target: Target, states: States) -> Reader:
+    return partial(rows_of, states, str(target.vocabulary.device))
 
 
 def _span(states: States, reply: int) -> slice:

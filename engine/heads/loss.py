@@ -10,6 +10,8 @@ from engine.heads.architectures import Heads
 
 _LEAST_SHARE = 0.02
 _COMMON = 512
+# A token that a head gives this share to has its place in any tree.
+_IN_A_TREE = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +75,16 @@ class Recipe:
             arXiv 1503.02531).
         decay: weight of each further depth against the one before, as in Medusa's own training.
         keep: share of the rows that goes on from one depth to the next.
+        temperature: of the target's distribution. Replies sampled at 0.7 are exactly distributed as that says.
+        focus: 0 to 1, how much less a row weighs at further depths where the tokens before were hardly drafted: a tree
+            is not followed there, and what the heads can hold is better spent where it is.
     """
 
     hard: float = 0.2
     decay: float = 0.9
     keep: float = 0.8
+    temperature: float = 1.0
+    focus: float = 0.0
 
 
 def forced(heads: Heads, target: Target, rows: Rows, keep: float = 1.0) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
@@ -109,8 +116,8 @@ def forced(heads: Heads, target: Target, rows: Rows, keep: float = 1.0) -> Itera
 def loss(heads: Heads, target: Target, rows: Rows, recipe: Recipe) -> torch.Tensor:
     """Cross-entropy against the target's own distribution, mixed with that against the token that was said.
 
-    Only tokens that matter somewhere in these rows are compared, which spares most of the vocabulary matrix; which
-    ones they are changes from batch to batch.
+    On a CPU only tokens that matter somewhere in these rows are compared, which spares most of the vocabulary matrix;
+    which ones they are changes from batch to batch.
 
     Args:
         heads: trained.
@@ -121,22 +128,35 @@ def loss(heads: Heads, target: Target, rows: Rows, recipe: Recipe) -> torch.Tens
     Returns:
         Mean over rows, summed over depths.
     """
-    with torch.no_grad():
-        shares = functional.softmax(rows.hidden @ target.vocabulary.T, -1)
-        columns = _columns(shares, target.index[rows.tokens])
-        shares = functional.normalize(shares[:, columns], p=1, dim=-1)
-        place = torch.full((len(target.vocabulary) + 1,), -1, device=columns.device)
-        place[columns] = torch.arange(len(columns), device=columns.device)
-        said = place[target.index[rows.tokens]]
-    vocabulary = target.vocabulary[columns]
+    shares, said, vocabulary = _aims(target, rows, recipe.temperature)
     total = rows.hidden.new_zeros(())
+    weight = rows.hidden.new_ones(len(rows.tokens))
     for depth, (at, output) in enumerate(forced(heads, target, rows, recipe.keep)):
         logs = functional.log_softmax(output @ vocabulary.T, -1)
-        truth = at + depth + 1
-        soft = -(shares[truth] * logs).sum(-1).mean()
-        sharp = functional.nll_loss(logs, said[truth], ignore_index=-1)
-        total = total + recipe.decay**depth * (recipe.hard * sharp + (1 - recipe.hard) * soft)
+        soft = -(shares[at + depth + 1] * logs).sum(-1)
+        token = said[at + depth + 1]
+        own = logs.gather(1, token.clamp_min(0)[:, None]).squeeze(1)
+        sharp = -own * (token >= 0)
+        total = total + recipe.decay**depth * (weight[at] * torch.lerp(soft, sharp, recipe.hard)).mean()
+        if recipe.focus:
+            drafted = (own.detach().exp() / _IN_A_TREE).clamp_max(1) * (token >= 0)
+            weight[at] *= 1 - recipe.focus + recipe.focus * drafted
     return total
+
+
+@torch.no_grad()  # type: ignore[untyped-decorator]
+def _aims(target: Target, rows: Rows, temperature: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """What the target says in each row: shares [rows, compared] and the said token [rows], -1 where it is not compared;
+    and the vocabulary's rows that are compared. A GPU reads them all faster than it finds out which matter."""
+    shares = functional.softmax(rows.hidden @ target.vocabulary.T / temperature, -1)
+    said = target.index[rows.tokens]
+    if shares.is_cuda:
+        return shares, said, target.vocabulary
+    columns = _columns(shares, said)
+    shares = functional.normalize(shares[:, columns], p=1, dim=-1)
+    place = torch.full((len(target.vocabulary) + 1,), -1, device=columns.device)
+    place[columns] = torch.arange(len(columns), device=columns.device)
+    return shares, place[said], target.vocabulary[columns]
 
 
 def _columns(shares: torch.Tensor, said: torch.Tensor) -> torch.Tensor:

@@ -11,7 +11,6 @@ import torch
 from engine import embedded_model
 from engine.heads.loss import Target
 from engine.int8_weights import QUANTIZED_FROM
-from engine.options import EMBEDDED_MODEL
 
 _HASHED = ("config.json", "model.safetensors", "model.safetensors.index.json")
 
@@ -58,6 +57,9 @@ def target_folder(model: str, cache_dir: Path) -> str:
     Raises:
         EngineStartError: the embedded model cannot be made.
     """
+    # Settings need packages that training on another machine does without.
+    from engine.options import EMBEDDED_MODEL
+
     return str(embedded_model.ready(cache_dir, print)) if model == EMBEDDED_MODEL else model
 
 

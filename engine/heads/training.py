@@ -15,13 +15,16 @@ import torch
 
 from engine.heads.acceptance import accepted, ranks, tokens_per_step
 from engine.heads.architectures import MedusaHeads, SequentialHeads
-from engine.heads.loss import Recipe, Rows, Target, loss
+from engine.heads.loss import Recipe, Target, loss
+from engine.heads.rows import Reader, reader
 from engine.heads.states import States
 
 _WARM_UP_STEPS = 20
 _LAST_RATE = 0.02
 _VALIDATION_BATCH = 20
 _MAX_NORM = 1.0
+# Reading the loss makes a GPU wait for the CPU.
+_LOSS_EVERY_STEPS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,25 +77,13 @@ class Progress:
     worse: int = 0
 
 
-def rows_of(states: States, replies: Sequence[int], device: str = "cpu") -> tuple[Rows, list[int]]:
-    """Rows of some replies one after the other, and where each reply starts among them."""
-    spans = [(int(states.starts[reply]), int(states.starts[reply + 1])) for reply in replies]
-    hidden = np.concatenate([states.hidden[first:end] for first, end in spans]).astype(np.float32)
-    tokens = np.concatenate([states.tokens[first:end] for first, end in spans]).astype(np.int64)
-    left = np.concatenate([np.arange(end - first)[::-1] for first, end in spans])
-    starts = [0, *np.cumsum([end - first for first, end in spans]).tolist()]
-    on_device = (torch.from_numpy(part.copy()).to(device) for part in (hidden, tokens, left))
-    return Rows(*on_device), starts
-
-
 def all_ranks(
-    heads: MedusaHeads | SequentialHeads, target: Target, states: States, replies: Sequence[int]
+    heads: MedusaHeads | SequentialHeads, target: Target, read: Reader, replies: Sequence[int]
 ) -> tuple[np.ndarray, list[int]]:
     """`engine.heads.acceptance.ranks` over replies, a few at a time, and where each reply starts."""
-    device = str(target.vocabulary.device)
     found, starts = [], [0]
     for first in range(0, len(replies), _VALIDATION_BATCH):
-        rows, own = rows_of(states, replies[first : first + _VALIDATION_BATCH], device)
+        rows, own = read(replies[first : first + _VALIDATION_BATCH])
         found.append(ranks(heads, target, rows))
         starts += [starts[-1] + start for start in own[1:]]
     return np.concatenate(found), starts
@@ -107,12 +98,20 @@ class Training:
         states: what to learn from.
         plan: how.
         folder: for the checkpoint; one from an earlier run with the same sizes is gone on from.
+        read: of the rows of `states`, where they are already on the device.
     """
 
     def __init__(
-        self, heads: MedusaHeads | SequentialHeads, target: Target, states: States, plan: Plan, folder: Path
+        self,
+        heads: MedusaHeads | SequentialHeads,
+        target: Target,
+        states: States,
+        plan: Plan,
+        folder: Path,
+        read: Reader | None = None,
     ) -> None:
         torch.manual_seed(plan.seed)
+        self._read = read or reader(states, str(target.vocabulary.device))
         self._heads, self._target, self._states, self._plan = heads, target, states, plan
         self._random = np.random.default_rng(plan.seed)
         order = np.random.default_rng(plan.seed).permutation(states.replies)
@@ -122,7 +121,11 @@ class Training:
         self.validation, self._train = order[:held].tolist(), order[held:].tolist()
         self._epoch_rows = sum(int(states.starts[at + 1] - states.starts[at]) for at in self._train)
         self._optimizer = torch.optim.AdamW(
-            heads.parameters(), lr=plan.rate, betas=(0.9, 0.95), weight_decay=plan.decay
+            heads.parameters(),
+            lr=plan.rate,
+            betas=(0.9, 0.95),
+            weight_decay=plan.decay,
+            fused=target.vocabulary.is_cuda,
         )
         self._checkpoint = folder / "checkpoint.pt"
         self._best: dict[str, torch.Tensor] = {}
@@ -145,6 +148,9 @@ class Training:
         """
         validated_s = self.progress.elapsed_s
         started_s = time.monotonic() - self.progress.elapsed_s
+        if self._target.vocabulary.is_cuda:
+            # TF32: ten bits of each factor, sums in float32.
+            torch.set_float32_matmul_precision("high")
         for batch in self._batches():
             if self.share >= 1 or self.progress.worse > self._plan.patience:
                 break
@@ -172,7 +178,7 @@ class Training:
 
     def _step(self, batch: list[int]) -> None:
         progress, plan = self.progress, self._plan
-        rows, _ = rows_of(self._states, batch, str(self._target.vocabulary.device))
+        rows, _ = self._read(batch)
         fall = 0.5 * (1 + math.cos(math.pi * min(1.0, self.share)))
         warm = min(1.0, (progress.steps + 1) / _WARM_UP_STEPS)
         for group in self._optimizer.param_groups:
@@ -182,13 +188,15 @@ class Training:
         value.backward()
         torch.nn.utils.clip_grad_norm_(self._heads.parameters(), _MAX_NORM)
         self._optimizer.step()
+        if progress.steps % _LOSS_EVERY_STEPS == 0:
+            own = value.item()
+            progress.loss = own if math.isnan(progress.loss) else 0.8 * progress.loss + 0.2 * own
         progress.steps += 1
         progress.rows += len(rows.tokens)
-        progress.loss = value.item() if math.isnan(progress.loss) else 0.95 * progress.loss + 0.05 * value.item()
 
     def _validate(self) -> None:
         """Acceptance on the replies kept back; the best heads so far are kept, and a checkpoint is written."""
-        found, starts = all_ranks(self._heads, self._target, self._states, self.validation)
+        found, starts = all_ranks(self._heads, self._target, self._read, self.validation)
         chain = [(0,) * length for length in range(1, self._heads.config.depth + 1)]
         length = tokens_per_step(accepted(found, chain), starts)
         if length > self.progress.best:
