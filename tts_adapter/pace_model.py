@@ -25,6 +25,8 @@ _REFRESH_LATENESS = 8
 _LARGEST_LATENESS_SHARE = 0.1
 _LATE_SHARE = 0.01
 _LEAST_SAFE_SHARE = 0.6
+_QUICK_SHARE = 0.75
+_LARGEST_RESERVE_S = 0.001
 _OPENING_STEPS = 12
 _REPLIES = 64
 _EXTRA_SHARE = 0.08
@@ -51,6 +53,7 @@ class PaceModel:
         self._tokens_per_step = 0.0
         self._token_error = 0.0
         self._needed_slack_s = 0.0
+        self._reserve_s = 0.0
         self._lateness_s = deque([_PRIOR_LATENESS_S], maxlen=_LATENESS_WINDOW)
         self._refresh_gap()
         self._credit_s = 0.0
@@ -85,7 +88,11 @@ class PaceModel:
 
     @property
     def longest_gap_s(self) -> float:
-        """The longest gap to aim at, so that it is within the SLO although the caller may be late."""
+        """The longest gap to aim at, so that it is within the SLO although the caller may be late.
+
+        What the way to the listener adds is not seen here: an engine that takes well below the SLO per token leaves up
+        to a millisecond for it.
+        """
         return self._longest_gap_s
 
     @property
@@ -156,7 +163,7 @@ class PaceModel:
         worst_s = min(_LATENESS_ALLOWANCE * ordered[-1], _LARGEST_LATENESS_SHARE * self.slo_s)
         usual_s = ordered[-1 - math.ceil(_LATE_SHARE * len(ordered))] if len(ordered) > 1 else ordered[0]
         self._safe_gap_s = max(self.slo_s - usual_s, _LEAST_SAFE_SHARE * self.slo_s)
-        self._longest_gap_s = self.slo_s - worst_s
+        self._longest_gap_s = self.slo_s - worst_s - self._reserve_s
         self._pace_s = min(self.slo_s, self._longest_gap_s + sum(self._lateness_s) / len(self._lateness_s))
 
     def _refresh(self) -> None:
@@ -166,6 +173,11 @@ class PaceModel:
         self._tokens_per_step = sum(tokens for _, tokens in self._steps) / count
         spread = sum((tokens - self._tokens_per_step) ** 2 for _, tokens in self._steps) / max(1, count - 1)
         self._token_error = math.sqrt(spread / count)
+        quick_s = _QUICK_SHARE * self.slo_s - self._step_s / self._tokens_per_step
+        reserve_s = max(0.0, min(quick_s / 2, _LARGEST_RESERVE_S))
+        if reserve_s != self._reserve_s:
+            self._reserve_s = reserve_s
+            self._refresh_gap()
         gain_s = self.slo_s * self._tokens_per_step - self._step_s
         variance = self._block_variance(gain_s)
         if self.is_slow:
