@@ -8,6 +8,7 @@ ACTIONS = {
     "train": ("service.heads_training", "train heads for a model, on its own replies"),
     "eval": ("service.heads_evaluation", "tokens per step of heads on replies they have not seen"),
     "tree": ("service.heads_tree", "the tree with the most tokens per second on this machine"),
+    "import": ("service.heads_import", "take over heads of Medusa's authors, as a file of ours"),
     "report": ("service.heads_report", "whether the heads still fit the traffic of a running service"),
 }
 

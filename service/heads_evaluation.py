@@ -22,7 +22,9 @@ _SELECTIONS = ("greedy", "t07")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds this command's flags."""
     parser.add_argument("--model", default="embedded", help="`embedded`, a folder, or a Hugging Face name")
-    parser.add_argument("--heads", default="shipped", help="folder with the files of heads (default: the shipped ones)")
+    parser.add_argument(
+        "--heads", default="shipped", help="file of heads, or folder with such files (default: the shipped ones)"
+    )
     parser.add_argument(
         "--replies", type=Path, nargs="+", help="files of replies (default: those that come with the shipped heads)"
     )
@@ -90,7 +92,10 @@ def _judged(target: TargetModel, states: States, heads: str, architecture: Archi
         checkpoint = shipped.load_heads(heads, architecture)
     except HeadsMissing:
         return None
-    shared = target.shared(checkpoint.token_map)
+    if checkpoint.heads.config.architecture != architecture:
+        # `--heads` named a file, not a folder.
+        return None
+    shared = target.shared(checkpoint.token_map, checkpoint.own)
     device = target.model.device
     judged = trees(path_shares_of(checkpoint.about), checkpoint.heads.config.depth)
     return scores_json(scores(checkpoint.heads.to(device), shared, states, judged))

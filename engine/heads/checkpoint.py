@@ -1,16 +1,14 @@
 """Heads as files.
 
 Ours: one safetensors file with the small matrices in bfloat16, the token map, and everything else (`about`: config,
-provenance, figures) as JSON in its metadata. The vocabulary matrix is not in it: it is the target's own. vLLM's
-`medusa` method wants a folder that holds it too, which `write_for_vllm` makes. FasterDecoding's checkpoints can be
-read.
+provenance, figures) as JSON in its metadata. The vocabulary matrix is not in it: it is the target's own, unless the
+heads were trained with matrices of their own, as those of Medusa's authors are. vLLM's `medusa` method wants a folder
+that holds it too, which `write_for_vllm` makes.
 """
 
 import json
-import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -21,7 +19,7 @@ from engine.heads.architectures import MedusaHeads, SequentialHeads, build
 from engine.heads.config import HeadsConfig
 
 _TOKEN_MAP = "token_map"
-_BARE = re.compile(r"^medusa_heads?\.")
+_OWN = "own"
 
 
 class CheckpointError(ValueError):
@@ -36,17 +34,20 @@ class Checkpoint:
         heads: float32.
         token_map: [draft vocabulary] token ids, the commonest first.
         about: `provenance`, `acceptance`, `paths` … as far as known.
+        own: for each depth [vocabulary, hidden], where the heads do not use the target's vocabulary matrix; else empty.
     """
 
     heads: MedusaHeads | SequentialHeads
     token_map: torch.Tensor
     about: dict[str, Any]
+    own: tuple[torch.Tensor, ...] = ()
 
 
 def save(path: Path, checkpoint: Checkpoint) -> None:
     """One file, replaced at once."""
     tensors = {name: value.detach().bfloat16().contiguous() for name, value in checkpoint.heads.state_dict().items()}
     tensors[_TOKEN_MAP] = checkpoint.token_map.to(torch.int32).contiguous()
+    tensors |= {f"{_OWN}.{depth}": matrix.bfloat16().contiguous() for depth, matrix in enumerate(checkpoint.own)}
     about = {"config": asdict(checkpoint.heads.config)} | checkpoint.about
     partial = path.with_suffix(".partial")
     save_file({name: value.cpu() for name, value in tensors.items()}, partial, {"voicepace_heads": json.dumps(about)})
@@ -63,11 +64,13 @@ def load(path: Path) -> Checkpoint:
     tensors = load_file(path)
     token_map = tensors.pop(_TOKEN_MAP).long()
     heads = build(HeadsConfig.from_json(about["config"]))
+    kept = sum(name.startswith(f"{_OWN}.") for name in tensors)
+    own = tuple(tensors.pop(f"{_OWN}.{depth}").float() for depth in range(kept))
     try:
         heads.load_state_dict({name: value.float() for name, value in tensors.items()})
     except RuntimeError as error:
         raise CheckpointError(f"{path}: {str(error).splitlines()[0]}") from error
-    return Checkpoint(heads.requires_grad_(False), token_map, about)
+    return Checkpoint(heads.requires_grad_(False), token_map, about, own)
 
 
 def read_about(path: Path) -> dict[str, Any]:
@@ -106,8 +109,10 @@ def write_for_vllm(folder: Path, checkpoint: Checkpoint, vocabulary: torch.Tenso
         for head in range(config.depth)
         for layer in range(config.layers)
     }
-    shortened = len(token_map) < len(vocabulary)
-    tensors["lm_heads.0.weight"] = (vocabulary[token_map] if shortened else vocabulary).to(dtype).contiguous()
+    # Matrices of the heads' own are written whole: vLLM shortens none but the target's.
+    shortened = len(token_map) < len(vocabulary) and not checkpoint.own
+    for head, matrix in enumerate(checkpoint.own or [vocabulary]):
+        tensors[f"lm_heads.{head}.weight"] = (matrix[token_map] if shortened else matrix).to(dtype).contiguous()
     if shortened:
         tensors[_TOKEN_MAP] = token_map
     document = {
@@ -119,35 +124,9 @@ def write_for_vllm(folder: Path, checkpoint: Checkpoint, vocabulary: torch.Tenso
         "num_heads": config.depth,
         "num_hidden_layers": config.layers,
         "medusa_fc_bias": True,
-        "original_lm_head": True,
+        "original_lm_head": not checkpoint.own,
         "torch_dtype": str(dtype).removeprefix("torch."),
     }
     folder.mkdir(parents=True, exist_ok=True)
     save_file(tensors, folder / "model.safetensors", {"format": "pt"})
     (folder / "config.json").write_text(json.dumps(document, indent=1))
-
-
-def read_fasterdecoding(path: Path) -> tuple[MedusaHeads, tuple[torch.Tensor, ...]]:
-    """A checkpoint of Medusa's authors (`medusa_lm_head.pt` or `.safetensors`).
-
-    Returns:
-        The heads, and the vocabulary matrix [vocabulary, hidden] of each.
-
-    Raises:
-        CheckpointError: no such file, or other contents.
-    """
-    try:
-        tensors = load_file(path) if path.suffix == ".safetensors" else torch.load(path, weights_only=True)
-    except (OSError, SafetensorError, RuntimeError, UnpicklingError) as error:
-        raise CheckpointError(f"{path} cannot be read as a checkpoint") from error
-    named = {_BARE.sub("", name): value.float() for name, value in tensors.items()}
-    blocks = {name: value for name, value in named.items() if ".linear." in name}
-    if not blocks:
-        raise CheckpointError(f"{path}: no residual block of Medusa heads in it")
-    depth, layers = (1 + max(int(name.split(".")[axis]) for name in blocks) for axis in (0, 1))
-    hidden = blocks["0.0.linear.weight"].shape[0]
-    heads = MedusaHeads(HeadsConfig("medusa", depth, hidden, hidden, layers, 1)).requires_grad_(False)
-    for name, value in blocks.items():
-        head, layer, _, kind = name.split(".")
-        getattr(heads, kind)[int(head), int(layer)] = value
-    return heads, tuple(named[f"{head}.{layers}.weight"] for head in range(depth))

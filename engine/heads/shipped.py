@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -65,7 +66,7 @@ def vllm_folder(name: str, model: Path, cache_dir: Path, dtype: str, full_vocabu
     try:
         checkpoint, vocabulary = load(path), read_vocabulary(model)
         if full_vocabulary:
-            checkpoint = Checkpoint(checkpoint.heads, torch.arange(len(vocabulary)), checkpoint.about)
+            checkpoint = replace(checkpoint, token_map=torch.arange(len(vocabulary)))
         write_for_vllm(fresh, checkpoint, vocabulary, getattr(torch, dtype))
         os.replace(fresh, folder)
     except OSError:

@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from engine.heads.checkpoint import Checkpoint, CheckpointError, load, read_fasterdecoding, save, write_for_vllm
+from engine.heads.checkpoint import Checkpoint, CheckpointError, load, save, write_for_vllm
 from tests.engine.heads import small
 
 
@@ -45,28 +45,15 @@ def test_vllm_gets_the_blocks_the_vocabulary_rows_and_the_map(tmp_path: Path) ->
         write_for_vllm(tmp_path, Checkpoint(small.heads("sequential"), target.token_map, {}), vocabulary, torch.float32)
 
 
-def test_a_checkpoint_of_medusas_authors_is_read(tmp_path: Path) -> None:
-    torch.manual_seed(0)
-    weight = torch.randn(2, small.HIDDEN, small.HIDDEN)
-    bias = torch.randn(2, small.HIDDEN)
-    vocabularies = torch.randn(2, small.VOCABULARY, small.HIDDEN)
-    tensors = {
-        f"{head}.{part}": value
-        for head in range(2)
-        for part, value in (
-            ("0.linear.weight", weight[head]),
-            ("0.linear.bias", bias[head]),
-            ("1.weight", vocabularies[head]),
-        )
-    }
-    torch.save(tensors, tmp_path / "medusa_lm_head.pt")
-    heads, own = read_fasterdecoding(tmp_path / "medusa_lm_head.pt")
-    hidden = torch.randn(3, small.HIDDEN)
-    for head in range(2):
-        expected = (hidden + torch.nn.functional.silu(hidden @ weight[head].T + bias[head])) @ vocabularies[head].T
-        assert torch.allclose(heads.output(head, hidden) @ own[head].T, expected, atol=1e-5)
-    with pytest.raises(CheckpointError, match="cannot be read"):
-        read_fasterdecoding(tmp_path / "absent.pt")
-    torch.save({"x": torch.zeros(1)}, tmp_path / "other.pt")
-    with pytest.raises(CheckpointError, match="no residual block"):
-        read_fasterdecoding(tmp_path / "other.pt")
+def test_matrices_of_the_heads_own_come_back_and_go_to_vllm(tmp_path: Path) -> None:
+    heads, target = small.heads("medusa"), small.target()
+    own = tuple(torch.randn(3, small.VOCABULARY, small.HIDDEN).bfloat16().float())
+    save(tmp_path / "h.safetensors", Checkpoint(heads, target.token_map, {}, own))
+    back = load(tmp_path / "h.safetensors")
+    assert torch.equal(torch.stack(back.own), torch.stack(own))
+    write_for_vllm(tmp_path, back, torch.zeros(small.VOCABULARY, small.HIDDEN), torch.float32)
+    tensors, config = load_file(tmp_path / "model.safetensors"), json.loads((tmp_path / "config.json").read_text())
+    assert [torch.equal(tensors[f"lm_heads.{head}.weight"], own[head]) for head in range(3)] == [True] * 3
+    assert not config["original_lm_head"]
+    assert config["truncated_vocab_size"] == config["vocab_size"]
+    assert "token_map" not in tensors
