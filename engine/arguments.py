@@ -63,7 +63,7 @@ def vllm_arguments(options: EngineOptions, cpu: CpuFacts | None, model: str | No
         arguments["worker_extension_cls"] = "engine.medusa_loading.Extension"
     if options.speculation == "medusa_tree":
         tree = _tree_arguments(options, cpu)
-        arguments |= tree | {"additional_config": arguments["additional_config"] | tree["additional_config"]}
+        arguments |= tree | {"additional_config": arguments.get("additional_config", {}) | tree["additional_config"]}
     return {name: value for name, value in arguments.items() if value is not None}
 
 
@@ -96,8 +96,6 @@ def speculative_config(options: EngineOptions) -> dict[str, Any] | None:
 
 
 def _tree_arguments(options: EngineOptions, cpu: CpuFacts | None) -> dict[str, Any]:
-    if cpu is None:
-        raise ValueError("speculation medusa_tree runs on the CPU engine; use medusa on a GPU")
     known = known_shares(options.heads_name)
     topology = chosen(options.tree, known)
     shares = shares_of(topology, known)
@@ -108,8 +106,15 @@ def _tree_arguments(options: EngineOptions, cpu: CpuFacts | None) -> dict[str, A
             f"max_num_batched_tokens {budget} leaves no room for prompts beside {options.max_num_seqs} trees of "
             f"{topology.nodes} nodes; set more than {rows}"
         )
-    return {
-        "worker_cls": "engine.tree.worker.TreeCPUWorker",
+    device: dict[str, Any] = {"worker_cls": "engine.tree.worker.TreeCPUWorker"}
+    if cpu is None:
+        # A whole step as one CUDA graph would hold attention without trees.
+        device = {
+            "worker_cls": "engine.tree.gpu.worker.TreeGPUWorker",
+            "attention_config": {"backend": "TRITON_ATTN"},
+            "compilation_config": {"cudagraph_mode": "PIECEWISE"},
+        }
+    return device | {
         "additional_config": {
             "tree": {
                 "trees": [tree.paths for tree in smaller_trees(topology, shares)],

@@ -74,7 +74,7 @@ def hold_in_float16(layer: torch.nn.Module, remove_weight: bool) -> bool:
 
 def wanted(vllm_config: Any) -> bool:
     """Whether an engine's settings want its weights in float16 (`engine.options`, `cpu_weights`)."""
-    model, weights = vllm_config.model_config, vllm_config.additional_config["weights"]
+    model, weights = vllm_config.model_config, vllm_config.additional_config.get("weights")
     if model.dtype != torch.float32 or "fbgemm" not in torch.backends.quantized.supported_engines:
         return False
     stored = getattr(model.hf_config, "dtype", None)

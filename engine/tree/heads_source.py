@@ -13,7 +13,6 @@ from engine.heads.loss import Target
 from engine.heads.shipped import fits
 from engine.tree.choice import heads_file
 from engine.tree.drafter import Candidate
-from engine.tree.packed_product import PackedProduct
 from engine.tree.topology import Topology
 
 
@@ -38,10 +37,14 @@ class HeadsSource:
             raise ValueError(f"heads: {name} were trained on another model than {folder.name}")
         vocabulary = target.lm_head.weight.detach()
         embedding = target.model.embed_tokens.weight.detach()
-        shared = Target.of(vocabulary, embedding, checkpoint.token_map)
-        self._dtype = vocabulary.dtype
-        heads = checkpoint.heads.to(self._dtype)
-        heads.product = PackedProduct(float16)
+        self._dtype, self._device = vocabulary.dtype, vocabulary.device
+        own = tuple(matrix.to(self._device, self._dtype) for matrix in checkpoint.own)
+        shared = Target.of(vocabulary, embedding, checkpoint.token_map.to(self._device), own)
+        heads = checkpoint.heads.to(device=self._device, dtype=self._dtype)
+        if self._device.type == "cpu":
+            from engine.tree.packed_product import PackedProduct
+
+            heads.product = PackedProduct(float16)
         self._draftings = partial(Drafting, heads, shared)
         self._made = {topology: self._draftings(topology)}
 
@@ -50,6 +53,6 @@ class HeadsSource:
         drafting = self._made.get(tree)
         if drafting is None:
             drafting = self._made[tree] = self._draftings(tree)
-        bonus = torch.tensor([candidate.bonus for candidate in candidates])
+        bonus = torch.tensor([candidate.bonus for candidate in candidates], device=self._device)
         drafts: list[list[int]] = drafting.draft(hidden.to(self._dtype), bonus).tolist()
         return drafts

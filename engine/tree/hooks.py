@@ -3,12 +3,13 @@
 Every hook is something of vLLM's that is overridden, called or read from within. It is recognised by a hash of its
 source, signature included, so that an upgrade that touches it is noticed by name.
 
-    python -m engine.tree.hooks     prints the table below for the vLLM that is installed
+    python -m engine.tree.hooks     prints the tables below for the vLLM that is installed
 """
 
 import hashlib
 import importlib
 import inspect
+from collections.abc import Mapping
 from functools import reduce
 from typing import Any
 
@@ -33,19 +34,8 @@ HOOKS: dict[str, str] = {
     "vllm.v1.worker.gpu_model_runner:GPUModelRunner._copy_draft_token_ids_to_cpu": "2f68963acce4",
     "vllm.v1.worker.gpu_model_runner:GPUModelRunner._get_draft_token_ids_cpu": "48bdeff52e00",
     "vllm.v1.worker.gpu_model_runner:GPUModelRunner.initialize_kv_cache": "95985f4cf7f6",
-    "vllm.v1.worker.cpu_model_runner:CPUModelRunner.__init__": "26ba909a7737",
-    "vllm.v1.worker.cpu_model_runner:CPUModelRunner.load_model": "270bdfc6670d",
-    "vllm.v1.worker.cpu_model_runner:CPUModelRunner.initialize_kv_cache": "6d8edd7af06b",
-    "vllm.v1.worker.cpu_worker:CPUWorker.init_device": "11721464aeb0",
-    "vllm.v1.worker.cpu_worker:CPUWorker.compile_or_warm_up_model": "faf0a9720ca4",
     "vllm.v1.worker.gpu_input_batch:InputBatch.update_req_spec_token_ids": "44ebcd8666c2",
-    "vllm.v1.attention.backends.cpu_attn:CPUAttentionBackendImpl.forward": "e746d486d22b",
-    "vllm.v1.attention.backends.cpu_attn:CPUAttentionBackendImpl.do_kv_cache_update": "9cccd68715a2",
-    "vllm.v1.attention.backends.cpu_attn:CPUAttentionMetadataBuilder.__init__": "35f672b785df",
-    "vllm.v1.attention.backends.cpu_attn:CPUAttentionMetadataBuilder.build": "7ff5ab962cb4",
     "vllm.v1.attention.backends.registry:register_backend": "86320b69bbd6",
-    "vllm.platforms.cpu:CpuPlatform.get_attn_backend_cls": "b6eba62a9afd",
-    "vllm._custom_ops:cpu_attn_reshape_and_cache": "65cc4f4cf563",
     "vllm.v1.sample.rejection_sampler:RejectionSampler.__init__": "d93a889a9688",
     "vllm.v1.sample.rejection_sampler:RejectionSampler.parse_output": "6090d9b98327",
     "vllm.v1.sample.sampler:Sampler.forward": "586fe802add4",
@@ -60,6 +50,30 @@ HOOKS: dict[str, str] = {
     "vllm.v1.core.sched.output:SchedulerOutput": "97fb4463a2ed",
     "vllm.v1.core.sched.output:CachedRequestData": "b0a215b04012",
     "vllm.v1.core.sched.output:NewRequestData": "aa136aaeddfe",
+}
+
+CPU_HOOKS: dict[str, str] = {
+    "vllm.v1.worker.cpu_model_runner:CPUModelRunner.__init__": "26ba909a7737",
+    "vllm.v1.worker.cpu_model_runner:CPUModelRunner.load_model": "270bdfc6670d",
+    "vllm.v1.worker.cpu_model_runner:CPUModelRunner.initialize_kv_cache": "6d8edd7af06b",
+    "vllm.v1.worker.cpu_worker:CPUWorker.init_device": "11721464aeb0",
+    "vllm.v1.worker.cpu_worker:CPUWorker.compile_or_warm_up_model": "faf0a9720ca4",
+    "vllm.v1.attention.backends.cpu_attn:CPUAttentionBackendImpl.forward": "e746d486d22b",
+    "vllm.v1.attention.backends.cpu_attn:CPUAttentionBackendImpl.do_kv_cache_update": "9cccd68715a2",
+    "vllm.v1.attention.backends.cpu_attn:CPUAttentionMetadataBuilder.__init__": "35f672b785df",
+    "vllm.v1.attention.backends.cpu_attn:CPUAttentionMetadataBuilder.build": "7ff5ab962cb4",
+    "vllm.platforms.cpu:CpuPlatform.get_attn_backend_cls": "b6eba62a9afd",
+    "vllm._custom_ops:cpu_attn_reshape_and_cache": "65cc4f4cf563",
+}
+
+GPU_HOOKS: dict[str, str] = {
+    "vllm.v1.worker.gpu_worker:Worker._make_model_runner": "3817214704e1",
+    "vllm.v1.worker.gpu_worker:Worker.init_device": "a45cd75063bc",
+    "vllm.v1.worker.gpu_worker:Worker.compile_or_warm_up_model": "4cc9795229ca",
+    "vllm.v1.worker.block_table:BlockTable.get_device_tensor": "beb765505492",
+    "vllm.v1.attention.backends.triton_attn:TritonAttentionImpl.forward": "f8bd280f132e",
+    "vllm.v1.attention.backends.triton_attn:TritonAttentionImpl.do_kv_cache_update": "ab4e8b0582a4",
+    "vllm.v1.attention.backends.triton_attn:TritonAttentionMetadataBuilder.build": "b52c7d32f5f5",
 }
 
 
@@ -96,8 +110,11 @@ def source_hash(name: str) -> str:
         raise TreeUnfit(name, "is no longer there") from error
 
 
-def check_hooks() -> None:
+def check_hooks(own: Mapping[str, str]) -> None:
     """Compare vLLM with what trees were written for.
+
+    Args:
+        own: the hooks of the device beside those that all devices share.
 
     Raises:
         TreeUnfit: another version, or a hook that differs.
@@ -106,11 +123,11 @@ def check_hooks() -> None:
 
     if vllm.__version__ != VLLM_VERSION:
         raise TreeUnfit("vllm", f"is version {vllm.__version__}, trees were written for {VLLM_VERSION}")
-    for name, known in HOOKS.items():
+    for name, known in {**HOOKS, **own}.items():
         if source_hash(name) != known:
             raise TreeUnfit(name, "is not what it was in the version that trees were written for")
 
 
 if __name__ == "__main__":
-    for hook in HOOKS:
-        print(f'    "{hook}": "{source_hash(hook)}",')
+    for table in (HOOKS, CPU_HOOKS, GPU_HOOKS):
+        print("\n".join(f'    "{hook}": "{source_hash(hook)}",' for hook in table), end="\n\n")

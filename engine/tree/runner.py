@@ -1,42 +1,45 @@
-"""vLLM's model runner with trees: a handful of overrides around its own methods.
+"""vLLM's model runner with trees: a handful of overrides around its own methods, the same on every device.
 
 To vLLM a tree is a chain of drafts. After vLLM has prepared a step, its trees are noted and their rows get positions by
 depth; attention is told of them; the sampler walks; and the keys and values of the path taken are moved to where a
-chain's would be, in the same step, because the next step may already share that block with another request.
+chain's would be, in the same step, because the next step may already share that block with another request. How
+attention is told and how keys and values are moved is the device's matter: `engine.tree.cpu_runner`,
+`engine.tree.gpu.runner`.
 """
 
 from functools import lru_cache
 from typing import Any
 
 import torch
+from vllm.v1.worker.gpu_model_runner import GPUModelRunner
 
-from engine.cpu_worker import SeedSafeCPUModelRunner
-from engine.tree.attention import StepTrees, View, metadata_of
 from engine.tree.drafter import Candidate, TreeDrafter
-from engine.tree.mirror import Mirrors
-from engine.tree.pages import Pages
 from engine.tree.sampler import TreeSampler
-from engine.tree.step import Step, Tree, describe
+from engine.tree.step import Step, describe
 from engine.tree.stopwatch import now_s, timed
 from engine.tree.topology import Topology
 
 
 @lru_cache(maxsize=64)
-def depths_of(topology: Topology) -> torch.Tensor:
+def depths_of(topology: Topology, device: torch.device) -> torch.Tensor:
     """[nodes] distance of each node from the root."""
-    return torch.tensor(topology.depths)
+    return torch.tensor(topology.depths, device=device)
 
 
-class TreeCPUModelRunner(SeedSafeCPUModelRunner):
-    """The runner of `engine.tree.worker.TreeCPUWorker`."""
+class TreeRunner(GPUModelRunner):  # type: ignore[misc]
+    """What runners with trees share.
+
+    Attributes:
+        tree_layers: vLLM's attention layers, in the order of the cache.
+    """
 
     drafter: TreeDrafter
+    tree_layers: list[Any]
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self.rejection_sampler = TreeSampler(self.sampler, self.speculative_config, self.device)
         self._step: Step | None = None
-        self._trees: StepTrees | None = None
         self._begin_s = 0.0
         self._drafted: dict[str, Topology] = {}
 
@@ -45,11 +48,18 @@ class TreeCPUModelRunner(SeedSafeCPUModelRunner):
         super().initialize_kv_cache(kv_cache_config, *args, **kwargs)
         (group,) = kv_cache_config.kv_cache_groups
         self.tree_layers = [self.compilation_config.static_forward_context[name] for name in group.layer_names]
-        for index, layer in enumerate(self.tree_layers):
-            layer.impl.layer_index = index
-        self._query_heads = self.tree_layers[0].impl.num_heads
-        self._pages = Pages([layer.kv_cache for layer in self.tree_layers])
-        self._mirrors = Mirrors(self._pages)
+
+    def built_parts(self) -> dict[str, bool]:
+        """What of the device's own parts must have been built, by name, and whether it was."""
+        raise NotImplementedError
+
+    def layout_is_known(self) -> bool:
+        """Whether vLLM writes its cache as it is read here."""
+        raise NotImplementedError
+
+    def keep_paths(self, step: Step, paths: dict[int, list[int]]) -> int:
+        """Put the keys and values of accepted rows, by row of the batch, where a chain's would be; how many had to move."""
+        raise NotImplementedError
 
     def expect(self, request_id: str, tree: Topology) -> None:
         """Say of which tree a request's next drafts are the first nodes."""
@@ -59,13 +69,6 @@ class TreeCPUModelRunner(SeedSafeCPUModelRunner):
         """As vLLM's; the step is timed from here until its drafts are made."""
         self._begin_s = now_s()
         return super().execute_model(*args, **kwargs)
-
-    def _update_states(self, scheduler_output: Any) -> Any:
-        # What is not in this step has ended or may lose its pages; what has lost them comes back as resumed.
-        self._mirrors.keep(scheduler_output.num_scheduled_tokens)
-        self._mirrors.drop(scheduler_output.scheduled_cached_reqs.resumed_req_ids)
-        self.drafter.tally.set("mirrors", len(self._mirrors))
-        return super()._update_states(scheduler_output)
 
     def _prepare_inputs(self, scheduler_output: Any, num_scheduled_tokens: Any) -> Any:
         # vLLM gives every token a cache slot by its place in the row, which is what a tree needs: one for every node.
@@ -81,38 +84,8 @@ class TreeCPUModelRunner(SeedSafeCPUModelRunner):
         )
         for tree in step.trees.values():
             nodes = slice(tree.begin + 1, tree.end)
-            torch.add(depths_of(tree.topology), tree.context, out=self.positions[nodes])
+            torch.add(depths_of(tree.topology, self.device), tree.context, out=self.positions[nodes])
         return prepared
-
-    def _build_attention_metadata(self, *args: Any, **kwargs: Any) -> Any:
-        built = super()._build_attention_metadata(*args, **kwargs)
-        if self._step is None or not self._step.trees:
-            return built
-        (metadata,) = {id(layer): layer for layer in built[0].values()}.values()
-        self._trees = metadata.trees = self._build_trees(self._step, built[1])
-        return built
-
-    def _build_trees(self, step: Step, common: Any) -> StepTrees:
-        views = []
-        for tree in step.trees.values():
-            mirror = self._mirrors.of(tree.request_id)
-            mirror.fill(tree.context, self._blocks(tree.row), tree.rows)
-            views.append(View(tree, mirror, self._query_heads, self.max_model_len))
-        others = step.others()
-        builder = self.attn_groups[0][0].get_metadata_builder(0)
-        return StepTrees(views, metadata_of(builder, common, others) if others else None)
-
-    def _blocks(self, row: int) -> Any:
-        return self.input_batch.block_table[0].block_table.np[row]
-
-    def _model_forward(self, *args: Any, **kwargs: Any) -> Any:
-        if self._trees is None:
-            return super()._model_forward(*args, **kwargs)
-        with timed(self.drafter.tally, "forward_s"):
-            output = super()._model_forward(*args, **kwargs)
-        self.drafter.tally.add("attention_s", self._trees.seconds)
-        self._trees = None
-        return output
 
     def _sample(self, logits: Any, spec_decode_metadata: Any) -> Any:
         step, tally = self._step, self.drafter.tally
@@ -123,20 +96,15 @@ class TreeCPUModelRunner(SeedSafeCPUModelRunner):
         tally.add("mixed_steps", bool(step.others()))
         with timed(tally, "walk_s"):
             output = super()._sample(logits, spec_decode_metadata)
+        paths = self.rejection_sampler.paths
         with timed(tally, "commit_s"):
-            for row, path in self.rejection_sampler.paths.items():
-                self._commit(step.trees[row], path)
+            tally.add("moves", self.keep_paths(step, paths))
+        for row, path in paths.items():
+            tree = step.trees[row].topology
+            if self.drafter.policy is not None:
+                self.drafter.policy.saw_tree(tree, path)
+            tally.count_tree(tree.nodes, len(path), bool(path) and path[-1] > tree.principal)
         return output
-
-    def _commit(self, tree: Tree, path: list[int]) -> None:
-        tally, mirror = self.drafter.tally, self._mirrors.of(tree.request_id)
-        moved = mirror.commit(path)
-        if moved is not None:
-            self._pages.write(mirror.store, *moved, self._pages.slots(self._blocks(tree.row), *moved))
-        if self.drafter.policy is not None:
-            self.drafter.policy.saw_tree(tree.topology, path)
-        tally.add("moves", moved is not None)
-        tally.count_tree(tree.topology.nodes, len(path), bool(path) and path[-1] > tree.topology.principal)
 
     def _input_fits_in_drafter(self, common_attn_metadata: Any) -> bool:
         """Always: vLLM would stop drafting for all once one request nears the limit; the scheduler cuts per request."""

@@ -59,7 +59,8 @@ class TreeSampler(RejectionSampler):  # type: ignore[misc]
                 path = self.paths[row] = greedy_path(tree.topology, drafts[row], best[first : first + tree.rows])
             tokens.append([best[first], *(best[first + node] for node in path)])
         width = max(map(len, tokens))
-        return torch.tensor([[*row, *[PLACEHOLDER_TOKEN_ID] * (width - len(row))] for row in tokens], dtype=torch.int32)
+        padded = [[*row, *[PLACEHOLDER_TOKEN_ID] * (width - len(row))] for row in tokens]
+        return torch.tensor(padded, dtype=torch.int32, device=logits.device)
 
     def _by_level(self, step: Step, drafts: list[list[int]], logits: torch.Tensor, sampling: Any) -> SamplerOutput:
         nodes = [0] * len(step.logit_rows)
@@ -83,7 +84,8 @@ class TreeSampler(RejectionSampler):  # type: ignore[misc]
                 else:
                     nodes[row] = node
                     self.paths[row].append(node)
-        return SamplerOutput(torch.tensor(levels, dtype=torch.int32).T.contiguous(), _by_request(logprobs))
+        tokens_by_level = torch.tensor(levels, dtype=torch.int32, device=logits.device)
+        return SamplerOutput(tokens_by_level.T.contiguous(), _by_request(logprobs))
 
 
 def _per_request(metadata: Any) -> list[list[int]]:

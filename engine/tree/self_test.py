@@ -10,9 +10,7 @@ from typing import Any
 
 import torch
 
-from engine.tree.attention import TreeAttentionImpl, TreeMetadataBuilder
 from engine.tree.hooks import TreeUnfit
-from engine.tree.pages import LAYOUT, probe
 from engine.tree.sampler import TreeSampler
 from engine.tree.topology import Topology
 
@@ -28,8 +26,8 @@ def run(runner: Any) -> None:
         TreeUnfit: naming the check that failed.
     """
     _check_parts(runner)
-    if not probe(runner._pages.like):
-        raise TreeUnfit("cache layout", f"pages are not laid out as {LAYOUT} was")
+    if not runner.layout_is_known():
+        raise TreeUnfit("cache layout", "what vLLM writes is not read back")
     _check_exactness(runner)
 
 
@@ -37,14 +35,11 @@ def _check_parts(runner: Any) -> None:
     layers = runner.tree_layers
     groups = runner.kv_cache_config.kv_cache_groups
     parallel = runner.parallel_config
-    builder = runner.attn_groups[0][0].get_metadata_builder(0)
     for what, right in {
         "model runner": not runner.vllm_config.use_v2_model_runner,
         "scheduling": not runner.use_async_scheduling,
         "sampler": type(runner.rejection_sampler) is TreeSampler,
-        "attention": all(type(layer.impl) is TreeAttentionImpl for layer in layers),
-        "metadata builder": type(builder) is TreeMetadataBuilder and len(runner.attn_groups[0]) == 1,
-        "page layout": all(layer.isa == LAYOUT for layer in layers),
+        **runner.built_parts(),
         "cache groups": len(groups) == 1 and type(groups[0].kv_cache_spec).__name__ == "FullAttentionSpec",
         "cache type": runner.cache_config.cache_dtype in ("auto", str(runner.dtype).removeprefix("torch.")),
         "parallel engines": parallel.world_size == 1,
@@ -58,7 +53,12 @@ def _check_parts(runner: Any) -> None:
 
 def _plain_scores(impl: Any) -> bool:
     """Whether attention is softmax over the scaled scores and nothing else."""
-    return impl.sliding_window == -1 and impl.alibi_slopes is None and not impl.logits_soft_cap and impl.sinks is None
+    return (
+        impl.sliding_window in (-1, (-1, -1))
+        and impl.alibi_slopes is None
+        and not impl.logits_soft_cap
+        and impl.sinks is None
+    )
 
 
 @dataclass(slots=True)

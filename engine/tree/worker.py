@@ -6,8 +6,8 @@ from vllm.v1.attention.backends.registry import AttentionBackendEnum, register_b
 
 from engine.cpu_worker import VoicepaceCPUWorker
 from engine.tree import self_test
-from engine.tree.hooks import check_hooks
-from engine.tree.runner import TreeCPUModelRunner
+from engine.tree.cpu_runner import TreeCPUModelRunner
+from engine.tree.hooks import CPU_HOOKS, check_hooks
 
 # On the CPU vLLM ignores the setting for another backend, but looks its own one up here.
 register_backend(AttentionBackendEnum.CPU_ATTN, "engine.tree.attention.TreeAttentionBackend")
@@ -20,7 +20,7 @@ class TreeCPUWorker(VoicepaceCPUWorker):
 
     def init_device(self) -> None:
         """As vLLM's, once vLLM has been found to be what trees were written for."""
-        check_hooks()
+        check_hooks(CPU_HOOKS)
         super().init_device()
 
     def compile_or_warm_up_model(self) -> Any:

@@ -69,13 +69,20 @@ def test_a_tree_becomes_a_drafter_of_ours_and_needs_room_beside_prompts() -> Non
     options = EngineOptions(speculation="medusa_tree", tree="8", max_num_seqs=4, max_num_batched_tokens=64)
     arguments = vllm_arguments(options, AVX2)
     assert arguments["speculative_config"]["num_speculative_tokens"] == 8
-    assert [len(paths) for paths in arguments["additional_config"]["tree"]["trees"]] == [2, 4, 6, 8]
+    assert [len(paths) for paths in arguments["additional_config"]["tree"]["trees"]] == [2, 3, 5, 8]
     assert arguments["worker_cls"].startswith("engine.tree.")
     tight = options.model_copy(update={"max_num_batched_tokens": 36})
     with pytest.raises(ValueError, match="max_num_batched_tokens 36 leaves no room .* set more than 36"):
         vllm_arguments(tight, AVX2)
-    with pytest.raises(ValueError, match="runs on the CPU engine; use medusa on a GPU"):
-        vllm_arguments(options, None)
+
+
+def test_a_tree_on_a_gpu_keeps_attention_out_of_cuda_graphs() -> None:
+    options = EngineOptions(model="owner/name", heads="./heads", speculation="medusa_tree", tree="8")
+    arguments = vllm_arguments(options, None)
+    assert arguments["worker_cls"] == "engine.tree.gpu.worker.TreeGPUWorker"
+    assert arguments["attention_config"] == {"backend": "TRITON_ATTN"}
+    assert arguments["compilation_config"] == {"cudagraph_mode": "PIECEWISE"}
+    assert arguments["additional_config"]["tree"]["heads"] == "./heads"
 
 
 @pytest.mark.parametrize(

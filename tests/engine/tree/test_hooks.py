@@ -6,16 +6,18 @@ Read what vLLM has changed there, adapt `engine/tree`, run the proofs (`make pro
 
 import pytest
 
-from engine.tree.hooks import HOOKS, MARK, TreeUnfit, check_hooks, source_hash
+from engine.tree.hooks import CPU_HOOKS, GPU_HOOKS, HOOKS, MARK, TreeUnfit, check_hooks, source_hash
+
+EVERY = {**HOOKS, **CPU_HOOKS, **GPU_HOOKS}
 
 
-@pytest.mark.parametrize("hook", HOOKS)
+@pytest.mark.parametrize("hook", EVERY)
 def test_a_hook_is_what_trees_were_written_for(hook: str) -> None:
-    assert source_hash(hook) == HOOKS[hook]
+    assert source_hash(hook) == EVERY[hook]
 
 
 def test_what_is_installed_fits() -> None:
-    check_hooks()
+    check_hooks(CPU_HOOKS)
 
 
 def test_a_changed_hook_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -24,10 +26,10 @@ def test_a_changed_hook_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     hook = "vllm.v1.sample.rejection_sampler:RejectionSampler.parse_output"
     monkeypatch.setattr(RejectionSampler, "parse_output", lambda tokens: tokens)
     with pytest.raises(TreeUnfit, match=f"^{MARK} {hook}: is not what it was"):
-        check_hooks()
+        check_hooks(CPU_HOOKS)
     monkeypatch.delattr(RejectionSampler, "parse_output")
     with pytest.raises(TreeUnfit, match=f"{hook}: is no longer there"):
-        check_hooks()
+        check_hooks(CPU_HOOKS)
 
 
 def test_another_version_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,4 +37,4 @@ def test_another_version_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(vllm, "__version__", "0.33.0")
     with pytest.raises(TreeUnfit, match=r"vllm: is version 0\.33\.0, trees were written for 0\.32\.0"):
-        check_hooks()
+        check_hooks(CPU_HOOKS)

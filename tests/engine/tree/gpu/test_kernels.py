@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[4]
 
 
-@pytest.mark.parametrize("module", ["interpreted_attention", "interpreted_compaction"])
+@pytest.mark.parametrize("module", ["interpreted_attention", "interpreted_compaction", "interpreted_backend"])
 def test_kernels_are_right_under_the_interpreter(module: str) -> None:
     path = f"tests/engine/tree/gpu/{module}.py"
     command = [sys.executable, "-m", "pytest", "-q", "--noconftest", "-p", "no:cacheprovider", path]
