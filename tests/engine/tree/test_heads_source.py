@@ -1,5 +1,6 @@
 """Trees drafted by heads, as the engine asks for them."""
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,7 +10,7 @@ import pytest
 import torch
 
 from engine.heads.architectures import build
-from engine.heads.checkpoint import Checkpoint, save
+from engine.heads.checkpoint import Checkpoint, load, save
 from engine.heads.config import Architecture, HeadsConfig
 from engine.heads.drafting import Drafting
 from engine.heads.loss import Target
@@ -52,8 +53,6 @@ def test_drafts_are_those_of_the_heads_in_node_order_and_smaller_trees_are_their
     source = HeadsSource(str(path), TREE, model, tmp_path, float16=False)
     hidden = torch.randn(3, HIDDEN)
     whole = source.draft(candidates(5, 6, 7), hidden, TREE)
-    from engine.heads.checkpoint import load
-
     kept = load(path)
     weight = model.lm_head.weight.detach()
     drafting = Drafting(kept.heads, Target.of(weight, weight, kept.token_map), TREE)
@@ -63,6 +62,24 @@ def test_drafts_are_those_of_the_heads_in_node_order_and_smaller_trees_are_their
     assert all(len(drafts) == 8 for drafts in whole)
     # Siblings are different candidates.
     assert len({whole[0][row - 1] for row in TREE.children[0]}) == 3
+
+
+def test_heads_with_matrices_of_their_own_draft_by_them(tmp_path: Path) -> None:
+    path, model = tmp_path / "medusa.safetensors", target()
+    own = tuple(torch.randn(3, VOCABULARY, HIDDEN).bfloat16().float())
+    written = write_heads(path, "medusa")
+    save(path, replace(written, own=own))
+    hidden = torch.randn(3, HIDDEN)
+    drafts = HeadsSource(str(path), TREE, model, tmp_path, float16=False).draft(candidates(5, 6, 7), hidden, TREE)
+    weight, kept = model.lm_head.weight.detach(), load(path)
+    expected, without = (
+        Drafting(kept.heads, Target.of(weight, weight, kept.token_map, matrices), TREE)
+        .draft(hidden, torch.tensor([5, 6, 7]))
+        .tolist()
+        for matrices in (own, ())
+    )
+    assert drafts == expected
+    assert drafts != without
 
 
 def test_heads_that_do_not_reach_the_tree_s_depth_are_refused(tmp_path: Path) -> None:
