@@ -20,6 +20,8 @@ from engine.heads.replies import Reply
 FORMAT = "voicepace-states"
 VERSION = 1
 _BATCH_ROWS = 6144
+# Rows of one pass: what the target makes of more falls out of a CPU's caches, and unequal replies are padded more.
+_PASS_ROWS = 2048
 
 Progress = Callable[[int, int], None]
 
@@ -105,12 +107,16 @@ def compute(
     return load(folder)
 
 
-@torch.inference_mode()  # type: ignore[untyped-decorator]
 def hidden_states(model: Any, batch: Sequence[Reply]) -> Iterator[torch.Tensor]:
-    """For each reply [tokens, width]: the state after the final norm that predicts each of its tokens.
+    """For each reply [tokens, width]: the state after the final norm that predicts each of its tokens."""
+    size = max(1, _PASS_ROWS // max(len(reply.prompt_ids) + len(reply.ids) for reply in batch))
+    for first in range(0, len(batch), size):
+        yield from _one_pass(model, batch[first : first + size])
 
-    What all prompts begin with is read once for the whole batch.
-    """
+
+@torch.inference_mode()  # type: ignore[untyped-decorator]
+def _one_pass(model: Any, batch: Sequence[Reply]) -> Iterator[torch.Tensor]:
+    """What all prompts begin with is read once for all of them."""
     from transformers import DynamicCache
 
     shared = _shared_opening([reply.prompt_ids for reply in batch])
