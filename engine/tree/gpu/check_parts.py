@@ -22,7 +22,7 @@ from engine.tree.topology import Topology
 from engine.tree.walk import greedy_path
 
 # Largest difference from float64 of a weighted mean of normal numbers, by what the type rounds away.
-_ALLOWED = {torch.float32: 5e-6, torch.float16: 4e-3, torch.bfloat16: 3e-2}
+ALLOWED = {torch.float32: 5e-6, torch.float16: 4e-3, torch.bfloat16: 3e-2}
 
 
 def tree_of(nodes: int, shipped: bool = False) -> Topology:
@@ -61,7 +61,7 @@ def attention_is_exact(
                     "parts": case.step.parts,
                     "largest": largest,
                     "rms": usual,
-                    "ok": largest <= _ALLOWED[dtype],
+                    "ok": largest <= ALLOWED[dtype],
                 }
             )
     return rows
@@ -84,9 +84,10 @@ def heads_of(
         made_on: device whose random numbers are used; they differ by kind.
     """
     torch.manual_seed(17)
+    own: tuple[torch.Tensor, ...] = ()
     if shipped:
         checkpoint = load(shipped_path("sequential"))
-        heads, token_map = checkpoint.heads, checkpoint.token_map
+        heads, token_map, own = checkpoint.heads, checkpoint.token_map, checkpoint.own
     else:
         config = HeadsConfig("sequential", 4, sizes.hidden, sizes.hidden, 1, min(16384, sizes.vocabulary))
         heads = build(config).requires_grad_(False)
@@ -95,7 +96,8 @@ def heads_of(
         torch.randn(sizes.vocabulary, sizes.hidden, device=made_on).mul_(sizes.hidden**-0.5).to(device, dtype)
         for _ in range(2)
     )
-    return heads.to(device=device, dtype=dtype), Target.of(vocabulary, embedding, token_map.to(device))
+    own = tuple(matrix.to(device, dtype) for matrix in own)
+    return heads.to(device=device, dtype=dtype), Target.of(vocabulary, embedding, token_map.to(device), own)
 
 
 def drafting_is_exact(sizes: Sizes, tree: Topology, device: str, shipped: bool, batch: int = 4) -> dict[str, Any]:

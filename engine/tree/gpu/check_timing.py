@@ -27,6 +27,7 @@ def per_call_us(calls: Sequence[Callable[[], object]], device: str) -> float:
         calls[0]()
         return (now_s() - begin_s) * 1e6
     side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
         calls[0]()
         calls[-1]()

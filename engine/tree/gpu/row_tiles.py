@@ -40,18 +40,16 @@ class Launch:
     stages: int
 
     @classmethod
-    def fitting(cls, lanes: int, head_size: int, element_bytes: int) -> Self:
-        """For a longest request of so many rows times heads.
+    def fitting(cls, lanes: int, element_bytes: int) -> Self:
+        """For a longest request of so many rows times heads; float32 is multiplied without tensor cores.
 
         Args:
             lanes: rows times query heads per key-value head.
-            head_size: of the model.
             element_bytes: of queries, keys and values.
         """
-        wide = head_size * element_bytes > 256
-        most = 32 if wide else 64
-        room = min(most, max(16, 1 << (lanes - 1).bit_length()))
-        return cls(room, 32 if wide else 64, 4, 1 if wide else 2)
+        exact = element_bytes > 2
+        room = min(32 if exact else 64, max(16, 1 << (lanes - 1).bit_length()))
+        return cls(room, 32 if exact else 64, 4, 1 if exact else 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +126,7 @@ class RowTiles:
                 raise ValueError(f"{counts[request]} rows for a tree of {topology.nodes} nodes, at most {MAX_NODES}")
             words[starts[request] : starts[request + 1]] = lineage_words(topology)
         if launch is None:
-            launch = Launch.fitting(max(counts) * shape.group, shape.head_size, shape.element_bytes)
+            launch = Launch.fitting(max(counts) * shape.group, shape.element_bytes)
         step = max(1, launch.lanes // shape.group)
         tiles = [
             (request, first, int(request in trees))

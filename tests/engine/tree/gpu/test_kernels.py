@@ -5,15 +5,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[4]
 
 
-@pytest.mark.parametrize("module", ["interpreted_attention", "interpreted_compaction", "interpreted_backend"])
-def test_kernels_are_right_under_the_interpreter(module: str) -> None:
-    path = f"tests/engine/tree/gpu/{module}.py"
-    command = [sys.executable, "-m", "pytest", "-q", "--noconftest", "-p", "no:cacheprovider", path]
+def test_kernels_are_right_under_the_interpreter() -> None:
+    modules = sorted(str(path.relative_to(ROOT)) for path in Path(__file__).parent.glob("interpreted_*.py"))
+    assert len(modules) == 3
+    command = [sys.executable, "-m", "pytest", "-q", "--noconftest", "-p", "no:cacheprovider", *modules]
     environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
     run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=280, check=False)
     assert run.returncode == 0, run.stdout[-4000:] + run.stderr[-2000:]
