@@ -54,6 +54,7 @@ def attention_times(
                 request = Request.verifying(context, tree_of(nodes) if nodes else None)
                 cases = [Attention(cache, [request] * batch, processors, copy * pages) for copy in range(copies)]
                 time_us = per_call_us([case.run for case in cases], device)
+                largest, _ = cases[0].errors()
                 floor_us = cases[0].least_bytes / bytes_per_s() * 1e6
                 row = {"model": sizes.name, "batch": batch, "context": context, "nodes": nodes}
                 row |= {
