@@ -121,6 +121,7 @@ def _tree_arguments(options: EngineOptions, cpu: CpuFacts | None) -> dict[str, A
                 "shares": [(entry.path, entry.share) for entry in shares],
                 "heads": options.heads_name,
                 "follow_load": options.tree_follows_load,
+                "lookup": options.tree_lookup,
             }
         },
     }

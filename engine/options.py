@@ -59,6 +59,9 @@ class EngineOptions(BaseModel):
     tree_follows_load: bool = Field(
         True, description="`medusa_tree`: draft fewer nodes, down to none, where more would make replies slower."
     )
+    tree_lookup: bool = Field(
+        True, description="`medusa_tree`: continuations found in the call's own text join the tree."
+    )
     max_model_len: int | None = Field(
         None, ge=16, description="Prompt and reply together, tokens. Default: what the model allows."
     )

@@ -10,6 +10,8 @@ _COUNTS = {
     "nodes": ("nodes", "Nodes verified."),
     "tokens": ("tokens", "Tokens that these trees gave, bonus tokens included."),
     "side_paths": ("side_paths", "Trees of which a path was accepted that is not the principal chain."),
+    "grafts": ("grafts", "Trees with a continuation found in the text grafted on."),
+    "graft_tokens": ("graft_tokens", "Tokens accepted from these grafts."),
     "tree_steps": ("steps", "Engine steps with at least one tree."),
     "mixed_steps": ("mixed_steps", "Engine steps with trees and other rows beside them."),
     "moves": ("moves", "Trees whose accepted path had to be moved in the cache."),

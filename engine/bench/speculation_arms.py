@@ -12,7 +12,8 @@ CHAIN = "chain"
 TREE_NODES = 16
 TREES = {f"tree{nodes}": nodes for nodes in (4, 8, TREE_NODES, 32)}
 SERVED = "tree"
-ARMS = (PLAIN, "none-sync", "ngram", CHAIN, "chain-full", SERVED, *TREES)
+HEADS_ONLY = "tree-heads"
+ARMS = (PLAIN, "none-sync", "ngram", CHAIN, "chain-full", SERVED, HEADS_ONLY, *TREES)
 QUICK_ARMS = (PLAIN, CHAIN, SERVED, f"tree{TREE_NODES}")
 ABOUT = {
     PLAIN: "plain decoding",
@@ -21,6 +22,7 @@ ABOUT = {
     CHAIN: "vLLM's medusa, independent heads, shortened vocabulary",
     "chain-full": "the same with the whole vocabulary",
     SERVED: "the default tree as it is served: smaller, down to none, where that is quicker",
+    HEADS_ONLY: "the same without what is looked up in the text",
     **{name: f"always a tree of {nodes} nodes, sequential heads" for name, nodes in TREES.items()},
 }
 
@@ -49,8 +51,11 @@ def options(arm: str, settings: Mapping[str, Any], heads: str, cache_dir: Path) 
         own = {"speculation": "medusa", "heads": _full_vocabulary(settings, heads, cache_dir)}
     elif arm == SERVED:
         own = {"speculation": "medusa_tree", "heads": heads}
+    elif arm == HEADS_ONLY:
+        own = {"speculation": "medusa_tree", "heads": heads, "tree_lookup": False}
     elif arm in TREES:
-        own = {"speculation": "medusa_tree", "heads": heads, "tree": str(TREES[arm]), "tree_follows_load": False}
+        own = {"speculation": "medusa_tree", "heads": heads, "tree": str(TREES[arm])}
+        own |= {"tree_follows_load": False, "tree_lookup": False}
     return EngineOptions.model_validate({**settings, **own})
 
 

@@ -88,10 +88,9 @@ class View:
         tree: where its rows stand.
         mirror: filled up to the tree's context, with room for its rows.
         query_heads: of the model.
-        room: tokens that a context can have.
     """
 
-    def __init__(self, tree: Tree, mirror: Mirror, query_heads: int, room: int) -> None:
+    def __init__(self, tree: Tree, mirror: Mirror, query_heads: int) -> None:
         self._begin, self._end = tree.begin, tree.end
         store, context, rows = mirror.store, tree.context, tree.rows
         self._kv_heads = store.shape[2]
@@ -100,7 +99,7 @@ class View:
         self._new_values = store[:, 1, :, context : context + rows].unbind(0)
         self._keys = store[:, 0, None, :, : context + rows].unbind(0)
         self._values = store[:, 1, None, :, : context + rows].unbind(0)
-        self._mask = _mask(tree.topology, self._group, room, store.dtype)[:, room - context :]
+        self._mask = torch.nn.functional.pad(_bias(tree.topology, self._group, store.dtype), (context, 0))
 
     def attend(
         self,
@@ -147,13 +146,12 @@ class StepTrees:
     seconds: float = 0.0
 
 
-@lru_cache(maxsize=64)
-def _mask(topology: Topology, group: int, room: int, dtype: torch.dtype) -> torch.Tensor:
-    """[group · rows, room + rows] to add to the scores; its last columns fit every shorter context."""
-    rows = topology.nodes + 1
-    mask = torch.zeros(rows, room + rows, dtype=dtype)
-    mask[:, room:].masked_fill_(~torch.from_numpy(topology.ancestors), float("-inf"))
-    return mask.repeat(group, 1)
+@lru_cache(maxsize=512)
+def _bias(topology: Topology, group: int, dtype: torch.dtype) -> torch.Tensor:
+    """[group · rows, rows] to add to the scores among a tree's rows; all of them see the whole context."""
+    bias = torch.zeros(topology.nodes + 1, topology.nodes + 1, dtype=dtype)
+    bias.masked_fill_(~torch.from_numpy(topology.ancestors), float("-inf"))
+    return bias.repeat(group, 1)
 
 
 def metadata_of(builder: Any, common: Any, requests: Sequence[int]) -> tuple[torch.Tensor, Any]:

@@ -58,7 +58,7 @@ class TreeCPUModelRunner(TreeRunner, SeedSafeCPUModelRunner):
         for tree in step.trees.values():
             mirror = self._mirrors.of(tree.request_id)
             mirror.fill(tree.context, self._blocks(tree.row), tree.rows)
-            views.append(View(tree, mirror, self._query_heads, self.max_model_len))
+            views.append(View(tree, mirror, self._query_heads))
         others = step.others()
         builder = self.attn_groups[0][0].get_metadata_builder(0)
         return StepTrees(views, metadata_of(builder, common, others) if others else None)

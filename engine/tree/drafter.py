@@ -14,7 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from engine.tree.grafting import NOTHING, Grafting
 from engine.tree.size_policy import SizePolicy
+from engine.tree.step import Step
 from engine.tree.stopwatch import timed
 from engine.tree.tally import Tally
 from engine.tree.topology import Topology
@@ -59,14 +61,14 @@ class TreeDrafter:
 
     Args:
         vllm_config: vLLM's; `additional_config["tree"]` holds the `trees` to choose from, ascending in size, `shares` of
-            their paths, `heads` to draft with, `tally` the file to count in, and `follow_load`, whether trees shrink
-            where they do not pay.
+            their paths, `heads` to draft with, `tally` the file to count in, `follow_load`, whether trees shrink where
+            they do not pay, and `lookup`, whether continuations found in the text are grafted onto them.
 
     Attributes:
         topology: the whole tree.
         tally: of everything that trees gave.
         policy: what the load makes of the tree; None where it is always whole.
-        chosen: the tree of the last drafts.
+        chosen: the trees of the last drafts, one for each candidate.
     """
 
     def __init__(self, vllm_config: Any) -> None:
@@ -80,12 +82,14 @@ class TreeDrafter:
 
     def restart(self) -> None:
         """Count, and learn what trees cost and bring, from the beginning."""
-        self.chosen = self.topology
+        self.chosen: list[Topology] = []
         self.tally = Tally(Path(self._options["tally"]), writing=True)
         self.tally.set("size", self.topology.nodes)
         self.policy: SizePolicy | None = None
+        shares = {tuple(path): share for path, share in self._options["shares"]}
         if self._options["follow_load"]:
-            self.policy = SizePolicy(self._trees, {tuple(path): share for path, share in self._options["shares"]})
+            self.policy = SizePolicy(self._trees, shares)
+        self._grafting = Grafting(self.topology, shares, self.policy) if self._options["lookup"] else None
 
     def load_model(self, target: Any) -> None:
         """Called by vLLM once the target model is loaded."""
@@ -115,25 +119,66 @@ class TreeDrafter:
         """
         drafts: list[list[int]] = [[] for _ in range(requests)]
         tree = self._tree(len(candidates))
-        if tree is None or self._source is None:
+        self.chosen = [tree] * len(candidates)
+        if not candidates or (tree is NOTHING and self._grafting is None):
             return drafts
-        self.chosen = tree
-        self.tally.add("drafts")
         try:
             with timed(self.tally, "draft_s"):
-                hidden = hidden_states[torch.tensor([candidate.place for candidate in candidates])]
-                for candidate, tokens in zip(candidates, self._source.draft(candidates, hidden, tree), strict=True):
-                    drafts[candidate.row] = tokens
+                drafted = self._drafted(candidates, hidden_states, tree)
+                if self._grafting is not None:
+                    self._graft(self._grafting, candidates, drafted)
         except Exception as error:
             self.tally.add("draft_failures")
             logger.warning("drafting failed, this step goes on without drafts: %s", type(error).__name__)
-            return [[] for _ in range(requests)]
+            return drafts
+        self.tally.add("drafts", any(drafted))
+        for candidate, tokens in zip(candidates, drafted, strict=True):
+            drafts[candidate.row] = tokens
         return drafts
 
-    def _tree(self, batch: int) -> Topology | None:
-        """Of the next step, None for none."""
+    def _tree(self, batch: int) -> Topology:
+        """Of the next step."""
         if not batch or self.policy is None:
-            return self.topology if batch else None
-        tree = self.policy.choose(batch)
-        self.tally.set("size", tree.nodes if tree else 0)
+            return self.topology
+        tree = self.policy.choose(batch) or NOTHING
+        self.tally.set("size", tree.nodes)
         return tree
+
+    def _drafted(self, candidates: Sequence[Candidate], hidden_states: torch.Tensor, tree: Topology) -> list[list[int]]:
+        if tree is NOTHING or self._source is None:
+            return [[] for _ in candidates]
+        hidden = hidden_states[torch.tensor([candidate.place for candidate in candidates])]
+        return self._source.draft(candidates, hidden, tree)
+
+    def _graft(self, grafting: Grafting, candidates: Sequence[Candidate], drafted: list[list[int]]) -> None:
+        for place, candidate in enumerate(candidates):
+            self.chosen[place], drafted[place] = grafting.grafted(
+                candidate.token_ids, self.chosen[place], drafted[place], len(candidates)
+            )
+
+    def saw_tree(self, tree: Topology, path: Sequence[int]) -> None:
+        """A tree was verified.
+
+        Args:
+            tree: as much of it as was verified.
+            path: the rows accepted, 1 for the first node.
+        """
+        self.tally.count_tree(tree.nodes, len(path), bool(path) and path[-1] > tree.principal)
+        if self.policy is not None:
+            self.policy.saw_tree(tree, path)
+        if tree.graft_nodes:
+            accepted = sum(row > tree.nodes - tree.graft_nodes for row in path)
+            self.tally.add("grafts")
+            self.tally.add("graft_tokens", accepted)
+            if self._grafting is not None:
+                self._grafting.saw_graft(tree, accepted)
+
+    def saw_step(self, step: Step, seconds: float) -> None:
+        """A step was run and drafted behind, in this time."""
+        if self.policy is None or (nodes := step.even_nodes) is None:
+            return
+        batch = len(step.logit_rows)
+        if not step.graft_nodes:
+            self.policy.saw_step(batch, nodes, seconds)
+        elif self._grafting is not None and (times := self.policy.times(batch, nodes, seconds)) is not None:
+            self._grafting.saw_step(batch, step.graft_nodes, times)

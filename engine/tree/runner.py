@@ -20,7 +20,7 @@ from engine.tree.stopwatch import now_s, timed
 from engine.tree.topology import Topology
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=512)
 def depths_of(topology: Topology, device: torch.device) -> torch.Tensor:
     """[nodes] distance of each node from the root."""
     return torch.tensor(topology.depths, device=device)
@@ -100,10 +100,7 @@ class TreeRunner(GPUModelRunner):  # type: ignore[misc]
         with timed(tally, "commit_s"):
             tally.add("moves", self.keep_paths(step, paths))
         for row, path in paths.items():
-            tree = step.trees[row].topology
-            if self.drafter.policy is not None:
-                self.drafter.policy.saw_tree(tree, path)
-            tally.count_tree(tree.nodes, len(path), bool(path) and path[-1] > tree.principal)
+            self.drafter.saw_tree(step.trees[row].topology, path)
         return output
 
     def _input_fits_in_drafter(self, common_attn_metadata: Any) -> bool:
@@ -118,8 +115,8 @@ class TreeRunner(GPUModelRunner):  # type: ignore[misc]
         candidates = [] if step is None else self._candidates(step, sampled_token_ids)
         drafts = self.drafter.drafts(candidates, hidden_states, len(sampled_token_ids))
         self._drafted = {name: tree for name, tree in self._drafted.items() if name in self.requests}
-        for candidate in candidates:
-            self.expect(self.input_batch.req_ids[candidate.row], self.drafter.chosen)
+        for candidate, tree in zip(candidates, self.drafter.chosen, strict=True):
+            self.expect(self.input_batch.req_ids[candidate.row], tree)
         if step is not None:
             self._note_time(step, now_s() - self._begin_s)
         return drafts
@@ -127,8 +124,7 @@ class TreeRunner(GPUModelRunner):  # type: ignore[misc]
     def _note_time(self, step: Step, seconds: float) -> None:
         if step.trees:
             self.drafter.tally.add("step_s", seconds)
-        if self.drafter.policy is not None and (nodes := step.even_nodes) is not None:
-            self.drafter.policy.saw_step(len(step.logit_rows), nodes, seconds)
+        self.drafter.saw_step(step, seconds)
 
     def _candidates(self, step: Step, sampled_token_ids: list[list[int]]) -> list[Candidate]:
         """The requests that go on and may have trees: a grammar would take a tree for a chain."""

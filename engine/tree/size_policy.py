@@ -57,7 +57,7 @@ class SizePolicy:
 
     def choose(self, batch: int) -> Topology | None:
         """The tree for each of `batch` requests, None for none."""
-        size = _about(batch)
+        size = about(batch)
         best = max(range(len(self._trees)), key=lambda place: self.tokens_per_s(size, self._trees[place]))
         choice = self._choices.setdefault(size, _Choice(best))
         promised = self.tokens_per_s(size, self._trees[best])
@@ -86,7 +86,7 @@ class SizePolicy:
 
     def saw_step(self, batch: int, nodes: int, seconds: float) -> None:
         """A step took `seconds` in which each of `batch` requests had a tree of `nodes` nodes (0: none)."""
-        key = (_about(batch), nodes)
+        key = (about(batch), nodes)
         before, seen = self._times.get(key, seconds), self._seen.get(key, 0) + 1
         # The first steps of a kind may be slow for reasons of their own, so they weigh no more than later ones; and one
         # step that had to wait for something else says little.
@@ -96,8 +96,16 @@ class SizePolicy:
 
     def tokens_per_s(self, batch: int, tree: Topology | None) -> float:
         """Tokens of one request per second to expect; in units of a plain step's time while no step was seen."""
-        tokens = 1.0 + sum(self._shares[path] for path in tree.paths) if tree else 1.0
-        return tokens / self._seconds(batch, tree.nodes if tree else 0)
+        return self.tokens(tree) / self._seconds(batch, tree.nodes if tree else 0)
+
+    def tokens(self, tree: Topology | None) -> float:
+        """Tokens of one request in a step to expect, the one counted that is sampled in any case."""
+        return 1.0 + sum(self._shares[path] for path in tree.paths) if tree else 1.0
+
+    def times(self, batch: int, nodes: int, seconds: float) -> float | None:
+        """`seconds` in units of the mean step with trees of `nodes` nodes; None while none was seen."""
+        seen = self._times.get((about(batch), nodes))
+        return None if seen is None else seconds / seen
 
     def _seconds(self, batch: int, nodes: int) -> float:
         """As measured, or in proportion to what was measured of the same batch size, else of any."""
@@ -112,6 +120,6 @@ class SizePolicy:
         return 1.0 + self._row_cost * (batch * (1 + nodes) - 1)
 
 
-def _about(batch: int) -> int:
+def about(batch: int) -> int:
     """Batch sizes that are looked at together: 1, 2, 3 to 4, 5 to 8 and so on."""
     return 1 << (batch - 1).bit_length()

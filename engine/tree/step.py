@@ -57,12 +57,22 @@ class Step:
 
     @property
     def even_nodes(self) -> int | None:
-        """Nodes of each request's tree where all have the same number, 0 without trees; None for any other step."""
-        rows = {after - before for before, after in zip(self.starts, self.starts[1:], strict=False)}
+        """Nodes drafted for each request where all have the same number, 0 without trees; None for any other step.
+
+        Grafted nodes are not counted.
+        """
+        grafted = {row: tree.topology.graft_nodes for row, tree in self.trees.items()}
+        pairs = enumerate(zip(self.starts, self.starts[1:], strict=False))
+        rows = {after - before - grafted.get(row, 0) for row, (before, after) in pairs}
         if len(rows) != 1 or len(self.trees) not in (0, len(self.logit_rows)):
             return None
         (tokens,) = rows
         return tokens - 1 if self.trees or tokens == 1 else None
+
+    @property
+    def graft_nodes(self) -> int:
+        """Grafted nodes of all trees."""
+        return sum(tree.topology.graft_nodes for tree in self.trees.values())
 
     def others(self) -> list[int]:
         """Rows of the batch that are no trees."""

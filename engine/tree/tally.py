@@ -18,6 +18,8 @@ COUNTS = (
     "side_paths",  # trees of which a path was accepted that is not the principal chain
     "tree_steps",  # engine steps with at least one tree
     "mixed_steps",  # engine steps with trees and with other rows beside them
+    "grafts",  # trees with a continuation found in the text grafted on
+    "graft_tokens",  # tokens accepted from these grafts
     "moves",  # trees whose accepted path had to be moved in the cache
     "drafts",  # engine steps after which something was drafted
     "draft_failures",  # engine steps after which drafting raised

@@ -5,6 +5,9 @@ token after the best candidate for the first one. Row 0 is the root, the last to
 `i + 1`. Nodes stand in an order of which every prefix is a tree (the scheduler cuts drafts off by prefix): first the
 principal chain, the best candidate everywhere, then by depth, then by rank. Every parent precedes its children.
 
+A continuation found in the text may be grafted onto a tree: a chain of further nodes, behind all others. Their ranks are
+beyond all that drafters know.
+
 Source of the idea: Medusa (arXiv 2401.10774), SpecInfer (arXiv 2305.09781).
 """
 
@@ -18,6 +21,9 @@ import numpy as np
 import numpy.typing as npt
 
 Path = tuple[int, ...]
+
+# Rank of a grafted node, to which the number of tokens is added that were found to agree before it.
+GRAFT = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -83,6 +89,41 @@ class Topology:
     @cached_property
     def _prefixes(self) -> dict[int, "Topology"]:
         return {self.nodes: self}
+
+    def grafted(self, row: int, length: int, match: int) -> "Topology":
+        """This tree with a chain of `length` nodes below one of its rows.
+
+        Args:
+            row: 0 for the root; of a tree that has no graft yet.
+            length: at least 1.
+            match: tokens in a row that agreed where the continuation was found.
+        """
+        key = (row, length, match)
+        grafted = self._grafts.get(key)
+        if grafted is None:
+            above = self.paths[row - 1] if row else ()
+            chain = tuple((*above, *[GRAFT + match] * depth) for depth in range(1, length + 1))
+            grafted = self._grafts[key] = Topology(self.paths + chain)
+        return grafted
+
+    @cached_property
+    def _grafts(self) -> dict[tuple[int, int, int], "Topology"]:
+        return {}
+
+    @cached_property
+    def graft_nodes(self) -> int:
+        """How many of the nodes are grafted; they are the last ones."""
+        return sum(path[-1] >= GRAFT for path in self.paths)
+
+    @property
+    def graft_match(self) -> int:
+        """Tokens that agreed where the graft was found; 0 without one."""
+        return self.ranks[-1] - GRAFT if self.graft_nodes else 0
+
+    @property
+    def graft_depth(self) -> int:
+        """Distance from the root of the row that the graft hangs on; 0 without one."""
+        return self.depths[-1] - self.graft_nodes if self.graft_nodes else 0
 
     @property
     def nodes(self) -> int:

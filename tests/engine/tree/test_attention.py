@@ -123,7 +123,7 @@ def test_every_row_sees_its_context_and_its_ancestors_alone() -> None:
     for tree in step.trees.values():
         mirror = mirrors.of(tree.request_id)
         mirror.fill(tree.context, BLOCKS[tree.row], tree.rows)
-        views.append(View(tree, mirror, HEADS, 128))
+        views.append(View(tree, mirror, HEADS))
     metadata = builder().build(0, batch)
     metadata.trees = StepTrees(views, metadata_of(builder(), batch, step.others()))
     output = torch.empty_like(query)
@@ -137,7 +137,7 @@ def test_the_path_taken_lies_in_the_cache_like_a_chain() -> None:
     tree = step.trees[0]
     mirror = Mirror(pages)
     mirror.fill(tree.context, BLOCKS[0], tree.rows)
-    layers = View(tree, mirror, HEADS, 128)
+    layers = View(tree, mirror, HEADS)
     layers.attend(1, SCALE, random_like(9, HEADS, SIZE), keys[:9], values[:9], torch.empty(9, HEADS, SIZE))
     path = [4, 7, 8]
     moved = mirror.commit(path)

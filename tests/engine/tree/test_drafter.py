@@ -19,7 +19,7 @@ def drafter(folder: Path, **changes: Any) -> TreeDrafter:
     (folder / "oracle.json").write_text(json.dumps({"replies": [[1, 2, 3, 4, 5, 6, 7, 8], [1, 9, 9, 9]]}))
     shares = [(path, 0.5) for path in TREE.paths]
     trees = [TREE.prefix(nodes).paths for nodes in (2, 4, 6)]
-    tree = {"trees": trees, "shares": shares, "follow_load": False, "tally": str(folder / "tally")}
+    tree = {"trees": trees, "shares": shares, "follow_load": False, "lookup": False, "tally": str(folder / "tally")}
     tree |= {"heads": f"oracle:{folder / 'oracle.json'}"} | changes
     made = TreeDrafter(SimpleNamespace(additional_config={"tree": tree}, model_config=SimpleNamespace(model="m")))
     made.load_model(None)
@@ -69,6 +69,28 @@ def test_with_the_load_trees_follow_the_policy_and_are_cut_to_its_size(tmp_path:
     assert made.tally.read()["size"] == 0
     good = drafter(tmp_path, follow_load=True, shares=[[[0], 0.6], [[0, 0], 0.4]])
     (drafts,) = good.drafts([candidate(0, 1, 2, 3)], torch.zeros(1, 4), 1)
-    assert len(drafts) == good.tally.read()["size"] == good.chosen.nodes == 2
+    assert len(drafts) == good.tally.read()["size"] == good.chosen[0].nodes == 2
     good.restart()
     assert good.tally.read()["drafts"] == 0
+
+
+def test_what_the_text_has_said_is_grafted_and_counted(tmp_path: Path) -> None:
+    made = drafter(tmp_path, lookup=True)
+    quoting = candidate(0, 4, 5, 6, 7, 9, 4, 5, 6)
+    (drafts, fresh) = made.drafts([quoting, candidate(1, 1, 2, 3)], torch.zeros(2, 4), 2)
+    assert drafts == [7, 9, 4, 5, 6]
+    assert (len(fresh), made.chosen[1]) == (6, TREE)
+    grafted = made.chosen[0]
+    assert grafted.graft_nodes == 5
+    made.saw_tree(grafted, [1, 2])
+    made.saw_tree(TREE, [1, 2])
+    counted = made.tally.read()
+    assert (counted["trees"], counted["grafts"], counted["graft_tokens"]) == (2, 1, 2)
+
+
+def test_without_a_tree_in_use_grafts_are_still_made(tmp_path: Path) -> None:
+    made = drafter(tmp_path, lookup=True, follow_load=True, shares=[])
+    (drafts,) = made.drafts([candidate(0, 4, 5, 6, 7, 9, 4, 5, 6)], torch.zeros(1, 4), 1)
+    assert drafts == [7, 9, 4, 5, 6][: len(drafts)] != []
+    assert made.drafts([candidate(0, 1, 2, 3)], torch.zeros(1, 4), 1) == [[]]
+    assert made.tally.read()["drafts"] == 1

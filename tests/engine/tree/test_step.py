@@ -35,3 +35,17 @@ def test_steps_of_equal_trees_are_known_as_such() -> None:
     assert nodes([0, 3, 6], [2, 0]) is None
     assert nodes([0, 3, 5], [2, 1]) is None
     assert nodes([0, 3, 6], [0, 0]) is None
+
+
+def test_grafts_do_not_make_steps_uneven() -> None:
+    grafted = TREE.grafted(2, 3, 4)
+
+    def described(starts: list[int], drafted: list[int]) -> tuple[int | None, int]:
+        trees = {"a": grafted, "b": TREE}
+        step = describe("ab", starts, [9] * len(drafted), drafted, lambda name: trees[name])
+        return step.even_nodes, step.graft_nodes
+
+    assert described([0, 9, 15], [8, 5]) == (5, 3)
+    assert described([0, 8, 14], [7, 5]) == (5, 2)
+    assert described([0, 6, 12], [5, 5]) == (5, 0)
+    assert described([0, 5, 11], [4, 5]) == (None, 0)

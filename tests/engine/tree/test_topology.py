@@ -4,11 +4,11 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.tree.drawing import draw
-from engine.tree.topology import Path, Topology
+from engine.tree.topology import GRAFT, Path, Topology
 
 EXAMPLE = ((0,), (1,), (0, 0), (0, 1), (1, 0), (0, 0, 0), (2,))
 
@@ -52,6 +52,30 @@ def test_ancestors_are_the_rows_of_the_prefixes_of_a_path(topology: Topology) ->
         expected = {rows[path[:length]] for length in range(len(path) + 1)}
         assert set(np.flatnonzero(topology.ancestors[row]).tolist()) == expected
         assert topology.lineages[row] == tuple(sorted(expected))
+
+
+@settings(deadline=None)
+@given(trees(), st.data(), st.integers(1, 7), st.integers(3, 5))
+def test_a_grafted_tree_is_a_tree_in_all_its_prefixes(
+    topology: Topology, data: st.DataObject, length: int, match: int
+) -> None:
+    row = data.draw(st.integers(0, topology.nodes))
+    grafted = topology.grafted(row, length, match)
+    assert grafted is topology.grafted(row, length, match)
+    assert grafted.nodes == topology.nodes + length
+    assert grafted.paths[: topology.nodes] == topology.paths
+    assert grafted.principal == topology.principal
+    assert grafted.parents[topology.nodes :] == (row, *range(topology.nodes + 1, grafted.nodes))
+    assert all(parent < node for node, parent in enumerate(grafted.parents, 1))
+    depth = topology.depths[row - 1] if row else 0
+    for nodes in range(1, grafted.nodes + 1):
+        prefix = grafted.prefix(nodes)
+        assert all(path[:-1] in ((), *prefix.paths[:place]) for place, path in enumerate(prefix.paths))
+        assert prefix.parents == grafted.parents[:nodes]
+        assert prefix.graft_nodes == max(0, nodes - topology.nodes)
+        assert (prefix.graft_match, prefix.graft_depth) == ((match, depth) if prefix.graft_nodes else (0, 0))
+    assert all(rank < GRAFT for rank in topology.ranks)
+    assert not topology.graft_nodes
 
 
 @given(trees())

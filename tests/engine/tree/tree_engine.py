@@ -60,7 +60,12 @@ def make_tiny_model(folder: Path, like: Path) -> Path:
 
 def tree_options(oracle: Path, **changes: object) -> EngineOptions:
     """Trees from the oracle, prompts in chunks of at most 160 tokens, and room for eight short requests."""
-    settings = {"speculation": "medusa_tree", "heads": f"oracle:{oracle}", "tree_follows_load": False}
+    settings = {
+        "speculation": "medusa_tree",
+        "heads": f"oracle:{oracle}",
+        "tree_follows_load": False,
+        "tree_lookup": False,
+    }
     settings |= {"max_model_len": 512}
     return cpu_demo(**settings | {"max_num_batched_tokens": 160, "dtype": "float32", "cpu_threads": 1} | changes)
 
