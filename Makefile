@@ -5,6 +5,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 TORCH := $(shell grep '^torch==' lock/cpu.txt)
 # The public index for the CPU build of torch, used only where the configured index does not have it.
 TORCH_INDEX := https://download.pytorch.org/whl/cpu
+# One pytest process per core, each file in one of them.
+BESIDE := --numprocesses 2 --dist loadfile --durations 10
 
 .PHONY: run install install-dev test prove online lint types check clean
 
@@ -32,11 +34,14 @@ install-dev: .venv/installed-dev
 	$(PIP) install --quiet --no-deps -r lock/dev.txt -r lock/vad.txt -r lock/deploy.txt
 	@touch $@
 
+# Two at a time where no engine and no process is measured or killed: those want the machine for themselves.
 test: install-dev
-	$(BIN)/python -m pytest -m "not prove and not online"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(BESIDE) -m "not engine and not prove and not online"
+	$(BIN)/python -m pytest --durations 10 -m "engine and not prove and not online"
 
 prove: install-dev
-	$(BIN)/python -m pytest -m prove
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(BESIDE) -m "prove and not engine and not alone"
+	$(BIN)/python -m pytest --durations 20 -m "prove and (engine or alone)"
 
 online: install-dev
 	$(BIN)/python -m pytest -m online

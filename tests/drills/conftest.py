@@ -1,4 +1,4 @@
-"""A service with the real engine and voice, one for each drill that wants it."""
+"""A service with the real engine and voice, one for each module of drills that wants it."""
 
 from collections.abc import Iterator
 

@@ -10,7 +10,7 @@ from websockets.asyncio.client import connect
 from tests.drills.calling import Told, say, started, take
 from tests.drills.served import SCRIPTED, Served, served
 
-pytestmark = pytest.mark.prove
+pytestmark = [pytest.mark.prove, pytest.mark.alone]
 
 SHORT = {"conversation.max_reply_tokens": "4", "server.max_waiting_calls": "0"}
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.embedded_model import FOLDER, MANIFEST, gguf_file, is_whole
+from engine.embedded_model import FOLDER, MANIFEST, gguf_file, is_whole, ready
 from tests.drills.calling import ask, call
 from tests.drills.served import refused_start, served
 
@@ -83,7 +83,7 @@ def test_a_disk_that_fills_up_is_told_in_one_line_and_a_start_with_room_serves(t
 def test_changed_bytes_are_found_by_their_checksum_and_the_model_is_made_again(
     tmp_path: Path, model_cache_dir: Path
 ) -> None:
-    serves(model_cache_dir)  # makes it where it is not there yet
+    ready(model_cache_dir, print)  # makes it where it is not there yet
     shutil.copytree(model_cache_dir / FOLDER, tmp_path / FOLDER)
     weights = tmp_path / FOLDER / "model.safetensors"
     size = weights.stat().st_size
@@ -97,4 +97,6 @@ def test_changed_bytes_are_found_by_their_checksum_and_the_model_is_made_again(
     assert is_whole(tmp_path / FOLDER, gguf_file())
     stored = json.loads((tmp_path / FOLDER / MANIFEST).read_text())["files"]["model.safetensors"]
     assert hashlib.sha256(weights.read_bytes()).hexdigest() == stored
-    assert "preparing" not in serves(tmp_path)
+    told: list[str] = []
+    ready(tmp_path, told.append)
+    assert told == []

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = [pytest.mark.prove, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.prove, pytest.mark.alone, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).parents[2]
 HOME = Path("~/.cache/voicepace-peers/ray").expanduser()

@@ -10,7 +10,7 @@ from websockets.exceptions import InvalidStatus
 from tests.drills.calling import Told, call, say, take
 from tests.drills.served import SCRIPTED, Served, exists, served
 
-pytestmark = pytest.mark.prove
+pytestmark = [pytest.mark.prove, pytest.mark.alone]
 
 
 async def refusal(service: Served) -> tuple[int, str]:

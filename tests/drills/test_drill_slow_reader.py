@@ -12,7 +12,7 @@ from websockets.exceptions import ConnectionClosed
 from tests.drills.calling import Told, ask, call, say, started, take
 from tests.drills.served import SCRIPTED, Served, served
 
-pytestmark = pytest.mark.prove
+pytestmark = [pytest.mark.prove, pytest.mark.alone]
 
 SLOW = 40
 SEND_TIMEOUT_S = 30
