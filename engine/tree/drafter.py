@@ -5,7 +5,7 @@ runner asks it for drafts after each step. A drafter that fails costs its drafts
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,6 +15,7 @@ import numpy.typing as npt
 import torch
 
 from engine.tree.grafting import NOTHING, Grafting
+from engine.tree.row_costs import RowCosts
 from engine.tree.size_policy import SizePolicy
 from engine.tree.step import Step
 from engine.tree.stopwatch import timed
@@ -78,17 +79,21 @@ class TreeDrafter:
         self._trees = [Topology.from_paths(tuple(path) for path in paths) for paths in self._options["trees"]]
         self.topology = self._trees[-1]
         self._source: Source | None = None
-        self.restart()
+        self.restart({})
 
-    def restart(self) -> None:
-        """Count, and learn what trees cost and bring, from the beginning."""
+    def restart(self, row_seconds: Mapping[int, float]) -> None:
+        """Count, and learn what trees cost and bring, from the beginning.
+
+        Args:
+            row_seconds: of steps by their rows, as far as measured (`engine.tree.row_costs`).
+        """
         self.chosen: list[Topology] = []
         self.tally = Tally(Path(self._options["tally"]), writing=True)
         self.tally.set("size", self.topology.nodes)
         self.policy: SizePolicy | None = None
         shares = {tuple(path): share for path, share in self._options["shares"]}
         if self._options["follow_load"]:
-            self.policy = SizePolicy(self._trees, shares)
+            self.policy = SizePolicy(self._trees, shares, RowCosts(row_seconds))
         self._grafting = Grafting(self.topology, shares, self.policy) if self._options["lookup"] else None
 
     def load_model(self, target: Any) -> None:

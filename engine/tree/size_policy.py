@@ -4,13 +4,14 @@ A tree makes a step longer, the more so the more nodes it has and the more reque
 tokens that are accepted. Both are followed: step times by batch size and tree, and for each path how often the model
 goes all the way along it, so that one tree tells what every smaller one would have brought. The tree with the most
 tokens per second is chosen, none at all among them. It must promise a margin more than the current one for several
-decisions in a row, so that the size does not flutter. One step in many tries the next smaller or larger tree: what it
-costs and brings only shows then.
+decisions in a row, so that the size does not flutter. One step in many tries the next smaller or larger tree, and early
+ones no tree at all: what that costs and brings only shows then.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from engine.tree.row_costs import RowCosts
 from engine.tree.topology import Path, Topology
 
 # A tree replaces the current one when it promises this much more, so many decisions in a row.
@@ -18,12 +19,12 @@ MARGIN = 0.04
 PATIENCE = 12
 # One step in so many tries a neighbouring size.
 PROBE_EVERY = 48
+# Early steps that try no tree, the next larger and the next smaller one.
+_EARLY = {8: "none", 16: "larger", 24: "smaller", 32: "none"}
 # Weight of the newest observation in a running mean.
 _NEWEST = 0.03
 # A step counts as at most so many times the mean.
 _OUTLIER = 2.0
-# Step time for each row beyond the first, as a share of a plain step of one row, where nothing was measured.
-_TYPICAL_ROW_COST = 0.05
 
 
 @dataclass(slots=True)
@@ -42,15 +43,13 @@ class SizePolicy:
     Args:
         trees: to choose from, ascending in size; none at all is always among the choices.
         shares: by path, how often the model goes all the way along it, as far as known beforehand.
-        row_cost: step time for each row beyond the first as a share of a plain step, as far as known beforehand.
+        costs: of steps by their rows, as far as known beforehand.
     """
 
-    def __init__(
-        self, trees: Sequence[Topology], shares: Mapping[Path, float], row_cost: float = _TYPICAL_ROW_COST
-    ) -> None:
+    def __init__(self, trees: Sequence[Topology], shares: Mapping[Path, float], costs: RowCosts) -> None:
         self._trees: tuple[Topology | None, ...] = (None, *trees)
         self._shares = {path: shares.get(path, 0.0) for tree in trees for path in tree.paths}
-        self._row_cost = row_cost
+        self._costs = costs
         self._times: dict[tuple[int, int], float] = {}
         self._seen: dict[tuple[int, int], int] = {}
         self._choices: dict[int, _Choice] = {}
@@ -67,10 +66,15 @@ class SizePolicy:
         if choice.wins >= PATIENCE:
             choice.current, choice.wins = best, 0
         choice.steps += 1
-        place = choice.current
+        return self._trees[self._tried(choice)]
+
+    def _tried(self, choice: _Choice) -> int:
+        """The place of the current tree, or of one that is tried for a step."""
+        due = _EARLY.get(choice.steps)
         if choice.steps % PROBE_EVERY == 0:
-            place += 1 if choice.steps // PROBE_EVERY % 2 else -1
-        return self._trees[min(max(place, 0), len(self._trees) - 1)]
+            due = "larger" if choice.steps // PROBE_EVERY % 2 else "smaller"
+        place = {None: choice.current, "none": 0, "larger": choice.current + 1, "smaller": choice.current - 1}[due]
+        return min(max(place, 0), len(self._trees) - 1)
 
     def saw_tree(self, tree: Topology, path: Sequence[int]) -> None:
         """A tree was verified.
@@ -112,12 +116,9 @@ class SizePolicy:
         if (seen := self._times.get((batch, nodes))) is not None:
             return seen
         known = {key: value for key, value in self._times.items() if key[0] == batch} or self._times
-        ratios = [value / self._typical(*key) for key, value in known.items()]
+        ratios = [value / self._costs.times(size * (1 + count)) for (size, count), value in known.items()]
         scale = sum(ratios) / len(ratios) if ratios else 1.0
-        return scale * self._typical(batch, nodes)
-
-    def _typical(self, batch: int, nodes: int) -> float:
-        return 1.0 + self._row_cost * (batch * (1 + nodes) - 1)
+        return scale * self._costs.times(batch * (1 + nodes))
 
 
 def about(batch: int) -> int:

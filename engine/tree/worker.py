@@ -5,9 +5,10 @@ from typing import Any
 from vllm.v1.attention.backends.registry import AttentionBackendEnum, register_backend
 
 from engine.cpu_worker import VoicepaceCPUWorker
-from engine.tree import self_test
+from engine.tree import row_costs, self_test
 from engine.tree.cpu_runner import TreeCPUModelRunner
 from engine.tree.hooks import CPU_HOOKS, check_hooks
+from engine.tree.stopwatch import now_s
 
 # On the CPU vLLM ignores the setting for another backend, but looks its own one up here.
 register_backend(AttentionBackendEnum.CPU_ATTN, "engine.tree.attention.TreeAttentionBackend")
@@ -24,8 +25,16 @@ class TreeCPUWorker(VoicepaceCPUWorker):
         super().init_device()
 
     def compile_or_warm_up_model(self) -> Any:
-        """As vLLM's; then trees are tried on the loaded model, and everything counted meanwhile is forgotten."""
+        """As vLLM's; then trees are tried on the loaded model, everything counted meanwhile is forgotten, and what steps
+        cost by their rows is measured."""
         times = super().compile_or_warm_up_model()
         self_test.run(self.model_runner)
-        self.model_runner.drafter.restart()
+        drafter, limits = self.model_runner.drafter, self.scheduler_config
+        rows = min(limits.max_num_seqs * (1 + drafter.topology.nodes), limits.max_num_batched_tokens)
+        drafter.restart(row_costs.measured(self._step, rows, now_s) if drafter.policy else {})
         return times
+
+    def _step(self, rows: int) -> None:
+        """The products of a step, without attention."""
+        hidden, _ = self.model_runner._dummy_run(rows)
+        self.model_runner.model.compute_logits(hidden[:rows])

@@ -30,5 +30,5 @@ class TreeGPUWorker(Worker):  # type: ignore[misc]
         """As vLLM's; then trees are tried on the loaded model, and everything counted meanwhile is forgotten."""
         times = super().compile_or_warm_up_model()
         self_test.run(self.model_runner)
-        self.model_runner.drafter.restart()
+        self.model_runner.drafter.restart({})
         return times

@@ -70,7 +70,7 @@ def test_with_the_load_trees_follow_the_policy_and_are_cut_to_its_size(tmp_path:
     good = drafter(tmp_path, follow_load=True, shares=[[[0], 0.6], [[0, 0], 0.4]])
     (drafts,) = good.drafts([candidate(0, 1, 2, 3)], torch.zeros(1, 4), 1)
     assert len(drafts) == good.tally.read()["size"] == good.chosen[0].nodes == 2
-    good.restart()
+    good.restart({})
     assert good.tally.read()["drafts"] == 0
 
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from engine.tree.graft_policy import LONGEST_GRAFT
 from engine.tree.grafting import NOTHING, Grafting, followed
+from engine.tree.row_costs import RowCosts
 from engine.tree.size_policy import SizePolicy
 from engine.tree.topology import Topology
 from engine.tree.walk import greedy_path
@@ -23,7 +24,7 @@ def followed_by(*rest: int) -> np.ndarray:
 
 
 def grafting() -> Grafting:
-    return Grafting(WHOLE, SHARES, SizePolicy([SMALL, WHOLE], SHARES))
+    return Grafting(WHOLE, SHARES, SizePolicy([SMALL, WHOLE], SHARES, RowCosts({})))
 
 
 def walked(topology: Topology, drafts: list[int], truth: Sequence[int]) -> int:

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Sequence
 
+from engine.tree.row_costs import RowCosts
 from engine.tree.size_policy import PATIENCE, PROBE_EVERY, SizePolicy
 from engine.tree.topology import Topology
 
@@ -14,7 +15,7 @@ GOOD = [0.55, 0.3, 0.15, 0.08] + [0.1, 0.05, 0.04, 0.04] + [0.04] * 8
 
 def policy_of(sizes: Sequence[int], shares: Sequence[float]) -> SizePolicy:
     trees = [Topology.from_paths(PATHS[:size]) for size in sizes]
-    return SizePolicy(trees, dict(zip(PATHS, shares, strict=False)))
+    return SizePolicy(trees, dict(zip(PATHS, shares, strict=False)), RowCosts({}))
 
 
 class Machine:
@@ -75,7 +76,7 @@ def test_the_size_does_not_flutter_between_two_that_are_as_good() -> None:
     even = [0.5, 0.25, 0.1, 0.05] + [0.013] * 4
     machine = Machine(policy_of((4, 8), even), even, row_s=0.00042)
     chosen = machine.run(1, 3000)
-    settled = [nodes for step, nodes in enumerate(chosen, 1) if step % PROBE_EVERY]
+    settled = [nodes for step, nodes in enumerate(chosen[40:], 41) if step % PROBE_EVERY]
     assert changes(settled) <= 4
 
 
@@ -92,3 +93,14 @@ def test_step_times_of_other_machines_are_taken_in_proportion() -> None:
         policy.saw_step(1, 0, plain_s)
         assert policy.choose(1) is not None
     assert fast.tokens_per_s(1, None) > 50 * slow.tokens_per_s(1, None)
+
+
+def test_what_was_measured_beforehand_decides_at_first_and_no_tree_is_tried_early() -> None:
+    trees = [Topology.from_paths(PATHS[:size]) for size in SIZES]
+    shares = dict(zip(PATHS, GOOD, strict=False))
+    dear, cheap = ({rows: 0.02 * rows**power for rows in (1, 6, 12, 24, 96)} for power in (0.9, 0.1))
+    assert SizePolicy(trees, shares, RowCosts(dear)).choose(4) is None
+    policy = SizePolicy(trees, shares, RowCosts(cheap))
+    chosen = [policy.choose(4) for _ in range(40)]
+    assert chosen[0] is not None
+    assert chosen[:10].count(None) == 1

@@ -1,0 +1,53 @@
+"""What a step costs by the rows in it, as measured on this machine before there is any load."""
+
+from bisect import bisect_left
+from collections.abc import Callable, Mapping
+
+# Products come in blocks of rows: one row, one and two blocks of six, and so on.
+ROWS = (1, 4, 6, 8, 12, 18, 24, 36, 48, 72, 96, 144)
+_RUNS = 2
+_TYPICAL_ROW_COST = 0.05
+
+
+def measured(step: Callable[[int], object], most: int, now_s: Callable[[], float]) -> dict[int, float]:
+    """Seconds by rows, up to `most` rows; the quickest of two runs each.
+
+    Args:
+        step: runs a step with so many rows.
+        most: rows that a step can have.
+        now_s: the clock.
+    """
+    return {rows: min(_timed(step, rows, now_s) for _ in range(_RUNS)) for rows in ROWS if rows <= most}
+
+
+def _timed(step: Callable[[int], object], rows: int, now_s: Callable[[], float]) -> float:
+    begin_s = now_s()
+    step(rows)
+    return now_s() - begin_s
+
+
+class RowCosts:
+    """Step time by rows, in proportion to a step of one row.
+
+    Args:
+        seconds: as `measured` gives them; empty where nothing was measured.
+        row_cost: of each row beyond the first, as a share of a step of one row, where nothing was measured.
+    """
+
+    def __init__(self, seconds: Mapping[int, float], row_cost: float = _TYPICAL_ROW_COST) -> None:
+        self._row_cost = row_cost
+        self._points: list[tuple[int, float]] = []
+        highest = 0.0
+        for rows, value in sorted(seconds.items()):
+            # More rows never take less: what says so was disturbed.
+            highest = max(highest, value)
+            self._points.append((rows, highest / seconds[min(seconds)]))
+
+    def times(self, rows: int) -> float:
+        """Times a step of one row; between two measured points and behind the last one along a line."""
+        points = self._points
+        if len(points) < 2:
+            return 1.0 + self._row_cost * (rows - 1)
+        at = min(max(bisect_left(points, (rows, 0.0)), 1), len(points) - 1)
+        (first, low), (last, high) = points[at - 1], points[at]
+        return low + (high - low) * (rows - first) / (last - first)
