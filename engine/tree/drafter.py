@@ -186,4 +186,4 @@ class TreeDrafter:
         if not step.graft_nodes:
             self.policy.saw_step(batch, nodes, seconds)
         elif self._grafting is not None and (times := self.policy.times(batch, nodes, seconds)) is not None:
-            self._grafting.saw_step(batch, step.graft_nodes, times)
+            self._grafting.saw_step(batch, times / self.policy.times_with(batch, nodes, step.graft_nodes))

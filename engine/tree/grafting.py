@@ -16,6 +16,9 @@ from engine.tree.size_policy import SizePolicy
 from engine.tree.topology import Path, Topology
 from engine.tree.walk import child_with
 
+# Nodes that a graft has at most where the whole tree gives way to it.
+GIVEN_WAY = 6
+
 NOTHING = Topology(())
 """The tree without nodes: what a graft hangs on where no tree is drafted."""
 
@@ -56,14 +59,14 @@ class Grafting:
         if len(drafts) < tree.nodes:
             tree = tree.prefix(len(drafts)) if drafts else NOTHING
         base, own = tree, drafts
-        if self._policy is None and tree.nodes + LONGEST_GRAFT > self._most:
+        if self._policy is None and tree.nodes + GIVEN_WAY > self._most:
             base, own = self._trim(tree, drafts)
         row, depth = followed(base, own, found.tokens)
         rest = found.tokens[depth:]
-        room = min(self._most - base.nodes, len(rest), LONGEST_GRAFT)
-        length = room
+        length = min(self._most - base.nodes, len(rest), LONGEST_GRAFT)
         if self._policy is not None and self._sizes is not None:
-            length = self._policy.length(batch, self._sizes.tokens(base), found.match, depth > 0, room)
+            times = [self._sizes.times_with(batch, base.nodes, more) for more in range(1, length + 1)]
+            length = self._policy.length(batch, self._sizes.tokens(base), found.match, depth > 0, times)
         if length < 1:
             return tree, drafts
         return base.grafted(row, length, found.match), own + rest[:length]
@@ -73,17 +76,17 @@ class Grafting:
         if self._policy is not None:
             self._policy.saw_graft(tree.graft_match, tree.graft_depth > 0, tree.graft_nodes, accepted)
 
-    def saw_step(self, batch: int, nodes: int, times: float) -> None:
+    def saw_step(self, batch: int, times: float) -> None:
         """See `GraftPolicy`."""
         if self._policy is not None:
-            self._policy.saw_step(batch, nodes, times)
+            self._policy.saw_step(batch, times)
 
     def _trim(self, tree: Topology, drafts: list[int]) -> tuple[Topology, list[int]]:
         """The likeliest nodes of a tree, so many that the longest graft finds room."""
         places = {path: place for place, path in enumerate(tree.paths)}
         trimmed = self._trimmed.get(tree)
         if trimmed is None:
-            kept = [path for path in self._likeliest if path in places][: max(0, self._most - LONGEST_GRAFT)]
+            kept = [path for path in self._likeliest if path in places][: max(0, self._most - GIVEN_WAY)]
             trimmed = self._trimmed[tree] = Topology.from_paths(kept) if kept else NOTHING
         return trimmed, [drafts[places[path]] for path in trimmed.paths]
 

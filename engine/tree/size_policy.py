@@ -111,6 +111,11 @@ class SizePolicy:
         seen = self._times.get((about(batch), nodes))
         return None if seen is None else seconds / seen
 
+    def times_with(self, batch: int, nodes: int, more: int) -> float:
+        """A step with `more` rows than `batch` trees of `nodes` nodes have, in units of one without, by its rows alone."""
+        rows = batch * (1 + nodes)
+        return self._costs.times(rows + more) / self._costs.times(rows)
+
     def _seconds(self, batch: int, nodes: int) -> float:
         """As measured, or in proportion to what was measured of the same batch size, else of any."""
         if (seen := self._times.get((batch, nodes))) is not None:

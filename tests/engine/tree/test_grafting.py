@@ -6,8 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.tree.graft_policy import LONGEST_GRAFT
-from engine.tree.grafting import NOTHING, Grafting, followed
+from engine.tree.grafting import GIVEN_WAY, NOTHING, Grafting, followed
 from engine.tree.row_costs import RowCosts
 from engine.tree.size_policy import SizePolicy
 from engine.tree.topology import Topology
@@ -41,11 +40,11 @@ def test_what_the_tree_does_not_hold_hangs_below_what_it_holds() -> None:
         assert tree.paths[:3] == SMALL.paths
         assert tokens[:3] == list(drafts)
         depth = SMALL.depths[row - 1] if row else 0
-        assert tokens[3:] == [1, 2, 3, 4, 5, 60, 70, 71][depth : depth + tree.graft_nodes]
+        assert tokens[3:] == [1, 2, 3, 4, 5, 60, 70, 71, 72][depth : depth + tree.graft_nodes]
         assert (tree.parents[3], tree.graft_depth, tree.graft_match) == (row, depth, 3)
         reached = depth + tree.graft_nodes
         assert reached > 4
-        assert walked(tree, tokens, [1, 2, 3, 4, 5, 60, 70, 71, 72, 70]) == reached
+        assert walked(tree, tokens, [1, 2, 3, 4, 5, 60, 70, 71, 72, 70, 71]) == reached
 
 
 def test_the_whole_tree_has_no_room_and_none_is_needed_for_what_it_holds() -> None:
@@ -60,21 +59,22 @@ def test_where_trees_are_always_whole_their_least_likely_nodes_give_way() -> Non
     always = Grafting(WHOLE, SHARES, None)
     tree, tokens = always.grafted(followed_by(1, 2, 3, 4, 5), WHOLE, list(range(100, 116)), 1)
     assert tree.nodes == len(tokens) == WHOLE.nodes
-    assert tree.graft_nodes == LONGEST_GRAFT
-    kept = tree.paths[:-LONGEST_GRAFT]
+    assert tree.graft_nodes == GIVEN_WAY
+    kept = tree.paths[:-GIVEN_WAY]
     assert kept == WHOLE.paths[: len(kept)]
     assert tokens == [*range(100, 110), 1, 2, 3, 4, 5, 60]
 
 
 def test_a_graft_needs_no_drafted_tree() -> None:
     tree, tokens = grafting().grafted(followed_by(1, 2, 3, 4, 5), NOTHING, [], 1)
-    assert tokens == [1, 2, 3, 4, 5, 60][: len(tokens)]
+    assert len(tokens) > 2
+    assert tokens == [1, 2, 3, 4, 5, 60, 70, 71, 72][: len(tokens)]
     assert tree.parents == tuple(range(len(tokens)))
     # A drafter that drafts nothing, as one that drafts less.
     always = Grafting(WHOLE, SHARES, None)
-    assert always.grafted(followed_by(1, 2, 3, 4, 5), WHOLE, [], 1)[1] == [1, 2, 3, 4, 5, 60]
+    assert always.grafted(followed_by(1, 2, 3, 4, 5), WHOLE, [], 1)[1] == [1, 2, 3, 4, 5, 60, 70, 71, 72]
     cut, drafts = always.grafted(followed_by(1, 2, 3, 4, 5), WHOLE, [1, 9], 1)
-    assert (cut.paths[:2], drafts) == (WHOLE.paths[:2], [1, 9, 2, 3, 4, 5, 60, 70])
+    assert (cut.paths[:2], drafts) == (WHOLE.paths[:2], [1, 9, 2, 3, 4, 5, 60, 70, 71, 72])
 
 
 @given(st.lists(st.integers(0, 3), min_size=16, max_size=16), st.lists(st.integers(0, 3), min_size=8, max_size=30))
