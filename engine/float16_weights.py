@@ -73,12 +73,22 @@ def hold_in_float16(layer: torch.nn.Module, remove_weight: bool) -> bool:
 
 
 def wanted(vllm_config: Any) -> bool:
-    """Whether an engine's settings want its weights in float16 (`engine.options`, `cpu_weights`)."""
+    """Whether an engine's settings want its weights in float16 (`engine.options`, `cpu_weights`).
+
+    Compiled code cannot hold what FBGEMM packs, so `auto` is float32 there.
+
+    Raises:
+        ValueError: `float16` of code that is to be compiled.
+    """
     model, weights = vllm_config.model_config, vllm_config.additional_config.get("weights")
     if model.dtype != torch.float32 or "fbgemm" not in torch.backends.quantized.supported_engines:
         return False
     stored = getattr(model.hf_config, "dtype", None)
-    return weights == "float16" or (weights == "auto" and stored in (torch.float16, torch.bfloat16))
+    if weights == "float16" and not model.enforce_eager:
+        raise ValueError("cpu_weights float16 works without compilation only: set enforce_eager")
+    return weights == "float16" or (
+        weights == "auto" and model.enforce_eager and stored in (torch.float16, torch.bfloat16)
+    )
 
 
 @contextmanager

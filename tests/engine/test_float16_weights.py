@@ -82,5 +82,12 @@ def test_only_layers_loaded_meanwhile_are_held_in_float16(monkeypatch: pytest.Mo
 def test_weights_of_sixteen_bits_are_held_in_as_many(
     weights: str, computed: torch.dtype, stored: torch.dtype | None, held: bool
 ) -> None:
-    model = SimpleNamespace(dtype=computed, hf_config=SimpleNamespace(dtype=stored))
+    model = SimpleNamespace(dtype=computed, hf_config=SimpleNamespace(dtype=stored), enforce_eager=True)
     assert wanted(SimpleNamespace(model_config=model, additional_config={"weights": weights})) is held
+
+
+def test_code_that_is_compiled_keeps_float32() -> None:
+    model = SimpleNamespace(dtype=torch.float32, hf_config=SimpleNamespace(dtype=torch.bfloat16), enforce_eager=False)
+    assert not wanted(SimpleNamespace(model_config=model, additional_config={"weights": "auto"}))
+    with pytest.raises(ValueError, match="set enforce_eager"):
+        wanted(SimpleNamespace(model_config=model, additional_config={"weights": "float16"}))
