@@ -25,7 +25,7 @@ def bench(*words: str) -> int:
 def test_both_are_measured_in_turns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     server = tmp_path / "twin_server.py"
     server.write_text(TWIN)
-    options = ["--calls", "2", "--rounds", "2", "--duration", "4", "--ramp", "0.5"]
+    options = ["--calls", "2", "--rounds", "2", "--duration", "2", "--ramp", "0.5"]
     assert bench("--server", str(server), "--python", sys.executable, *options) == 0
     out = capsys.readouterr().out.splitlines()
     runs = json.loads(out[-1])["runs"]
