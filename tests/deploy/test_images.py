@@ -14,6 +14,7 @@ import jsonschema
 import pytest
 import yaml
 
+from engine import embedded_model
 from engine.profiles import PROFILES
 from service.settings import load_settings
 from tests.deploy.dockerfile import ancestry, stages
@@ -137,17 +138,31 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.timeout(1500)
 def test_the_installed_service_serves_on_a_read_only_root_as_another_user(built: Path, tmp_path: Path) -> None:
     """As in the image: user 10001, nothing writable but the cache and /tmp, no compiler on the path."""
-    cache = tmp_path / "cache"
-    cache.mkdir()
+    assert on_a_read_only_root(built, tmp_path / "cache", "--scripted.enabled", "true") == "healthy"
+
+
+@pytest.mark.prove
+@pytest.mark.engine
+@pytest.mark.timeout(600)
+def test_the_real_engine_and_voice_start_on_a_read_only_root(tmp_path: Path, model_cache_dir: Path) -> None:
+    """What vLLM and torch keep on disk goes where the image lets them, too; ready means that a reply was made."""
+    model = embedded_model.ready(model_cache_dir, print)
+    shutil.copytree(model, tmp_path / "cache" / "voicepace" / model.name)
+    assert on_a_read_only_root(Path(sys.prefix), tmp_path / "cache", source=ROOT) == "healthy"
+
+
+def on_a_read_only_root(venv: Path, cache: Path, *flags: str, source: Path | None = None) -> str:
+    """Serve from an environment that cannot be written to, as user 10001, until it is ready; the last line."""
+    cache.mkdir(exist_ok=True)
     done = subprocess.run(
-        ["unshare", "--mount", "bash", Path(__file__).with_name("read_only_root.sh"), built, cache],
-        env={"PATH": "/usr/bin:/bin:/usr/sbin:/sbin"},
+        ["unshare", "--mount", "bash", Path(__file__).with_name("read_only_root.sh"), venv, cache, *flags],
+        env={"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "SOURCE": str(source or "")},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=400,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.splitlines()[-1] == "healthy"
+    return done.stdout.splitlines()[-1]
 
 
 @pytest.mark.online
