@@ -25,6 +25,8 @@ _EARLY = {8: "none", 16: "larger", 24: "smaller", 32: "none"}
 _NEWEST = 0.03
 # A step counts as at most so many times the mean.
 _OUTLIER = 2.0
+# Steps of a kind before a mean of them is followed.
+_FIRST = 4
 
 
 @dataclass(slots=True)
@@ -91,12 +93,13 @@ class SizePolicy:
     def saw_step(self, batch: int, nodes: int, seconds: float) -> None:
         """A step took `seconds` in which each of `batch` requests had a tree of `nodes` nodes (0: none)."""
         key = (about(batch), nodes)
-        before, seen = self._times.get(key, seconds), self._seen.get(key, 0) + 1
-        # The first steps of a kind may be slow for reasons of their own, so they weigh no more than later ones; and one
-        # step that had to wait for something else says little.
-        weight = max(_NEWEST, 1 / seen)
-        self._times[key] = before + weight * (min(seconds, _OUTLIER * before) - before)
-        self._seen[key] = seen
+        before = self._times.get(key, seconds)
+        self._seen[key] = seen = self._seen.get(key, 0) + 1
+        if seen <= _FIRST:
+            # Whatever disturbs a step makes it longer: of the first ones, some of them tries long ago, the quickest counts.
+            self._times[key] = min(before, seconds)
+        else:
+            self._times[key] = before + _NEWEST * (min(seconds, _OUTLIER * before) - before)
 
     def tokens_per_s(self, batch: int, tree: Topology | None) -> float:
         """Tokens of one request per second to expect; in units of a plain step's time while no step was seen."""

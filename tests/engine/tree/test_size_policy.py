@@ -104,3 +104,10 @@ def test_what_was_measured_beforehand_decides_at_first_and_no_tree_is_tried_earl
     chosen = [policy.choose(4) for _ in range(40)]
     assert chosen[0] is not None
     assert chosen[:10].count(None) == 1
+
+
+def test_the_quickest_of_the_first_steps_of_a_kind_counts() -> None:
+    policy = policy_of(SIZES, GOOD)
+    for seconds in (0.09, 0.04, 0.08):
+        policy.saw_step(1, 0, seconds)
+    assert 1 / policy.tokens_per_s(1, None) == 0.04
