@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from prometheus_client.parser import text_string_to_metric_families
 
 _SUM, _COUNT = "voicepace_acceptance_length_sum", "voicepace_acceptance_length_count"
+_TREES, _TREE_TOKENS = "voicepace_tree_verified_total", "voicepace_tree_tokens_total"
+_GRAFTED, _EXPECTED = "voicepace_tree_graft_tokens_total", "voicepace_tree_expected_tokens_total"
 _STORED = "voicepace_heads_acceptance_length"
 _ACCEPTED = "voicepace_accepted_total"
 # Below this share of what they gained when they were trained, heads are worth training again.
@@ -21,16 +23,25 @@ class Fit:
         mean: acceptance length, bonus token included; None before the first step.
         stored: the value kept with the heads; None where heads keep none.
         accepted: for each depth up to the deepest one reached, steps that kept a drafted token there.
+        drafted: tokens of the heads that trees kept, on average; None without trees.
+        expected: what these trees, whatever their sizes, should have kept on average; None without trees.
     """
 
     steps: int
     mean: float | None
     stored: float | None
     accepted: Mapping[int, int]
+    drafted: float | None = None
+    expected: float | None = None
 
     @property
     def retrain(self) -> bool | None:
-        """True: they gain less than half of what they did when trained; None where that cannot be told."""
+        """True: they gain less than half of what they did when trained; None where that cannot be told.
+
+        Trees change in size with the load, down to none, so they are compared with what just these trees should give.
+        """
+        if self.drafted is not None and self.expected:
+            return self.drafted < _WORTH_KEEPING * self.expected
         if self.mean is None or self.stored is None or self.stored <= 1:
             return None
         return self.mean - 1 < _WORTH_KEEPING * (self.stored - 1)
@@ -42,7 +53,7 @@ def read_fit(exposition: str) -> Fit:
     Raises:
         ValueError: the text is no exposition.
     """
-    totals = {_SUM: 0.0, _COUNT: 0.0}
+    totals = dict.fromkeys((_SUM, _COUNT, _TREES, _TREE_TOKENS, _GRAFTED, _EXPECTED), 0.0)
     accepted: dict[int, int] = {}
     stored = None
     for family in text_string_to_metric_families(exposition):
@@ -56,7 +67,11 @@ def read_fit(exposition: str) -> Fit:
                 accepted[depth] = accepted.get(depth, 0) + int(sample.value)
     steps = int(totals[_COUNT])
     mean = totals[_SUM] / steps if steps else None
-    return Fit(steps, mean, stored, dict(sorted(accepted.items())))
+    drafted = expected = None
+    if trees := totals[_TREES]:
+        drafted = (totals[_TREE_TOKENS] - trees - totals[_GRAFTED]) / trees
+        expected = totals[_EXPECTED] / trees
+    return Fit(steps, mean, stored, dict(sorted(accepted.items())), drafted, expected)
 
 
 def in_words(fit: Fit) -> str:
@@ -69,6 +84,10 @@ def in_words(fit: Fit) -> str:
         lines.append(f"Steps that kept a drafted token at {kept}.")
     if fit.stored is None:
         lines.append("The service runs without heads that keep a value to compare with.")
+    elif fit.drafted is not None and fit.expected:
+        lines.append(
+            f"Trees kept {fit.drafted:.2f} tokens of the heads each, of {fit.expected:.2f} expected of their sizes."
+        )
     else:
         lines.append(f"The heads yielded {fit.stored:.2f} where they were trained.")
     if fit.retrain is not None:

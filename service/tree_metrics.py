@@ -9,6 +9,10 @@ _COUNTS = {
     "trees": ("verified", "Trees verified, one for each request and step that had one."),
     "nodes": ("nodes", "Nodes verified."),
     "tokens": ("tokens", "Tokens that these trees gave, bonus tokens included."),
+    "expected_tokens": (
+        "expected_tokens",
+        "Drafted tokens that the accuracies kept with the heads let expect of these trees.",
+    ),
     "side_paths": ("side_paths", "Trees of which a path was accepted that is not the principal chain."),
     "grafts": ("grafts", "Trees with a continuation found in the text grafted on."),
     "graft_tokens": ("graft_tokens", "Tokens accepted from these grafts."),

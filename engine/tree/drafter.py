@@ -91,7 +91,7 @@ class TreeDrafter:
         self.tally = Tally(Path(self._options["tally"]), writing=True)
         self.tally.set("size", self.topology.nodes)
         self.policy: SizePolicy | None = None
-        shares = {tuple(path): share for path, share in self._options["shares"]}
+        self._shares = shares = {tuple(path): share for path, share in self._options["shares"]}
         if self._options["follow_load"]:
             self.policy = SizePolicy(self._trees, shares, RowCosts(row_seconds))
         self._grafting = Grafting(self.topology, shares, self.policy) if self._options["lookup"] else None
@@ -169,6 +169,7 @@ class TreeDrafter:
             path: the rows accepted, 1 for the first node.
         """
         self.tally.count_tree(tree.nodes, len(path), bool(path) and path[-1] > tree.principal)
+        self.tally.add("expected_tokens", sum(self._shares.get(node, 0.0) for node in tree.paths))
         if self.policy is not None:
             self.policy.saw_tree(tree, path)
         if tree.graft_nodes:

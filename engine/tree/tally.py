@@ -15,6 +15,7 @@ COUNTS = (
     "trees",  # trees verified
     "nodes",  # nodes verified
     "tokens",  # tokens that these trees gave, bonus tokens included
+    "expected_tokens",  # drafted tokens that the accuracies kept with the heads let expect of these trees
     "side_paths",  # trees of which a path was accepted that is not the principal chain
     "tree_steps",  # engine steps with at least one tree
     "mixed_steps",  # engine steps with trees and with other rows beside them
