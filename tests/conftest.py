@@ -10,11 +10,15 @@ from pathlib import Path
 
 # Here and not at the end of the run, where hypothesis' own plugin would import it: CPython 3.11 can fail to parse a
 # module ("AST constructor recursion depth mismatch") late in a long asynchronous run.
-import hypothesis  # noqa: F401
+import hypothesis
 import pytest
 
 from engine.vllm_engine import VllmEngine
 from tests.real_engine import cpu_demo
+
+# A loaded machine fails no property: hypothesis' first use of Unicode alone can take seconds.
+hypothesis.settings.register_profile("steady", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("steady")
 
 
 @pytest.fixture(scope="session")
