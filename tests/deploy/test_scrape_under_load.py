@@ -21,8 +21,8 @@ pytestmark = [pytest.mark.prove, pytest.mark.engine, pytest.mark.timeout(600)]
 
 @pytest.fixture(scope="module")
 def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Prometheus, str]]:
-    # With the shipped heads, so that there is something to show of heads too.
-    flags = ["--engine.speculation", "medusa", "--server.objective_ratio", "0.99"]
+    # Trees by the shipped heads, so that there is something to show of both.
+    flags = ["--engine.speculation", "medusa_tree", "--server.objective_ratio", "0.99"]
     folder = tmp_path_factory.mktemp("load")
     with under_load(flags, folder, text_calls=2, audio_calls=2, seconds=30) as (prometheus, address):
         yield prometheus, address
