@@ -137,8 +137,8 @@ def _product(linear: Any) -> Product:
     """[tokens, in] to [tokens, out] of one of vLLM's linear layers."""
     bias = linear.bias
     if isinstance(linear.quant_method, UnquantizedLinearMethod):
-        multiply = linear.cpu_linear
-        return lambda x: multiply(x, linear.weight, bias)
+        multiply, weight = linear.cpu_linear, linear.weight
+        return lambda x: multiply(x, weight, bias)
     return lambda x: linear.quant_method.apply(linear, x, bias)
 
 

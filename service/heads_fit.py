@@ -40,10 +40,10 @@ class Fit:
 
         Trees change in size with the load, down to none, so they are compared with what just these trees should give.
         """
-        if self.drafted is not None and self.expected:
-            return self.drafted < _WORTH_KEEPING * self.expected
         if self.mean is None or self.stored is None or self.stored <= 1:
             return None
+        if self.drafted is not None and self.expected:
+            return self.drafted < _WORTH_KEEPING * self.expected
         return self.mean - 1 < _WORTH_KEEPING * (self.stored - 1)
 
 

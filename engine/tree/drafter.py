@@ -98,14 +98,13 @@ class TreeDrafter:
 
     def load_model(self, target: Any) -> None:
         """Called by vLLM once the target model is loaded."""
-        from engine.float16_weights import wanted
-
         heads: str = self._options["heads"]
         if heads.startswith(ORACLE):
             from engine.tree.oracle import Oracle
 
             self._source = Oracle(heads.removeprefix(ORACLE))
             return
+        from engine.float16_weights import wanted
         from engine.tree.heads_source import HeadsSource
 
         self._source = HeadsSource(heads, self.topology, target, self._folder, wanted(self._config))

@@ -59,6 +59,11 @@ def test_trees_are_compared_with_what_trees_of_their_sizes_should_give(kept: int
     assert f"kept {kept / 20:.2f} tokens" in in_words(fit)
 
 
+def test_trees_of_heads_that_keep_no_value_are_not_judged() -> None:
+    without = "\n".join(line for line in trees(0).splitlines() if "heads_acceptance_length" not in line) + "\n"
+    assert read_fit(without).retrain is None
+
+
 def test_before_the_first_step_nothing_is_divided() -> None:
     fit = read_fit("")
     assert (fit.steps, fit.mean, fit.retrain) == (0, None, None)
