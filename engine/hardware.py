@@ -75,7 +75,7 @@ def has_native_bfloat16(cpuinfo: Iterable[str]) -> bool:
 
 
 def reads_float16(cpuinfo: Iterable[str]) -> bool:
-    """Whether the lines of /proc/cpuinfo are of x86 cores for which FBGEMM has products with float16 weights."""
+    """Whether the lines of /proc/cpuinfo are of x86 cores that have products with float16 weights."""
     return _flags(cpuinfo) >= _FLOAT16_FLAGS
 
 

@@ -15,8 +15,8 @@ from engine.tree.topology import Path, Topology
 DEFAULT_NODES = 16
 MAX_NODES = 64
 
-# Of trees that a larger one may shrink to. FBGEMM reads the weights once for six rows on AVX2: with their roots, trees of
-# 5 and 11 nodes fill one and two such blocks, as two trees of 2 and 5 do.
+# Of trees that a larger one may shrink to. Products with float16 weights go six rows at a time on AVX2: with their roots,
+# trees of 5 and 11 nodes fill one and two such blocks, as two trees of 2 and 5 do.
 _SIZES = (2, 3, 5, 8, 11, 16, 23, 32, 47)
 
 # How often candidate 0, 1, … of each depth is the model's own token where nothing was measured, one row per depth.

@@ -1,6 +1,6 @@
 """Products of a few rows with a fixed matrix, which is laid out once for the processor at hand.
 
-As the engine multiplies with the model's own matrices on a CPU: by oneDNN, or with float16 copies by FBGEMM
+As the engine multiplies with the model's own matrices on a CPU: by oneDNN, or with float16 copies
 (`engine.float16_weights`). With two to eight rows, which is what drafting a tree has, that takes half the time of
 torch's product or less, which lays the matrix out anew in every call.
 """
