@@ -7,6 +7,7 @@ sound. Frames leave on playout's schedule. A voice that fails ends the sound, no
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from service.playback_ledger import mark_name
 from service.protocols.events import AudioFormat, Command, Fault, SendAudio, SendMark
 from service.reply import Reply
 from tts_adapter.audio import Resampler, encode
+from tts_adapter.gain import VoiceLevel
 from tts_adapter.normaliser import Normaliser, Spoken
 from tts_adapter.options import SpeechOptions
 from tts_adapter.playout import Frame, Playout
@@ -27,6 +29,9 @@ Send = Callable[[Command], Awaitable[bool]]
 FRAME_MS = 20
 MARK_EVERY_FRAMES = 10
 _NOTHING: Samples = np.zeros(0, np.int16)
+_ASSUMED_SAMPLES = 4000
+_LEVELS: WeakKeyDictionary[Voice, VoiceLevel] = WeakKeyDictionary()
+"""How loud each voice is, from all of its replies, so that a reply's gain does not hang on its first syllable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +79,8 @@ class Speech:
         self._normaliser = normaliser
         self._filter = TextFilter(options.code_blocks) if options.filter_text else None
         self._segmenter = Segmenter(options.segments)
-        self._playout = Playout(audio.sample_rate_hz, options.playout, FRAME_MS)
+        level = _LEVELS.setdefault(voice, VoiceLevel(_ASSUMED_SAMPLES))
+        self._playout = Playout(audio.sample_rate_hz, options.playout, FRAME_MS, level)
         self._resampler = Resampler(voice.sample_rate_hz, audio.sample_rate_hz)
         self._ready: list[Segment] = []
         self._pushed: list[tuple[Segment, Spoken | None]] = []
@@ -165,8 +171,12 @@ class Speech:
         self._buffer(self._resampler.process(_NOTHING, last=True), segment, True)
 
     def _buffer(self, samples: Samples, segment: int, last: bool) -> None:
-        self._playout.push(samples, segment, last, self._loop.time())
+        now = self._loop.time()
+        self._playout.push(samples, segment, last, now)
         self._audio_alarm.ring()
+        seconds = len(samples) / self._audio.sample_rate_hz
+        self._segmenter.heard(segment, seconds, last, self._playout.buffered_s, now)
+        self._text_alarm.ring()
 
     async def _play(self) -> None:
         while True:

@@ -16,7 +16,9 @@ PURE = (
     + ["engine/tree/topology.py", "engine/tree/drawing.py", "engine/tree/step.py", "engine/tree/walk.py"]
     + ["engine/tree/size_policy.py"]
     + ["tts_adapter/pacer.py", "tts_adapter/pace_model.py", "tts_adapter/playout.py", "tts_adapter/text_filter.py"]
-    + ["tts_adapter/segmenter.py", "tts_adapter/options.py"]
+    + ["tts_adapter/segmenter.py", "tts_adapter/options.py", "tts_adapter/gain.py", "tts_adapter/spoken_time.py"]
+    + ["tts_adapter/voices/speaker.py", "tts_adapter/voices/windows.py", "tts_adapter/voices/silence.py"]
+    + ["tts_adapter/voices/receptive_field.py"]
     + ["service/conversation.py", "service/reply.py", "service/rate_limit.py", "service/playback_ledger.py"]
     + ["service/protocols/*.py"]
 )
@@ -26,13 +28,14 @@ IMPURE_MODULES = {"asyncio", "threading", "socket", "time", "fastapi", "starlett
     "websockets",
 }
 CLOCKS = {("time", "time"), ("time", "monotonic"), ("time", "perf_counter"), ("datetime", "now")}
-# A signed path expires at a date, and a trace's spans carry dates, which the loop's clock does not know; the engine core has
-# no loop.
+# A signed path expires at a date, and a trace's spans carry dates, which the loop's clock does not know; the engine core and
+# a process that speaks have no loop.
 MAY_READ_CLOCKS = (
     "service/event_loop.py",
     "service/credentials.py",
     "service/traces.py",
     "engine/tree/stopwatch.py",
+    "tts_adapter/voices/speaking_process.py",
 ) + (
     "engine/bench/",
     "engine/heads/",

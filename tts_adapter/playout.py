@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tts_adapter.gain import reply_gain
+from tts_adapter.gain import VoiceLevel
 from tts_adapter.line_map import LineMap
 from tts_adapter.options import PlayoutOptions
 
@@ -68,12 +68,19 @@ class Playout:
         sample_rate_hz: of everything pushed and sent; a whole number of samples per frame.
         options: watermarks, bounds, gain.
         frame_ms: length of a frame.
+        level: of the voice, by which the reply's one gain is chosen; it learns from this reply. None: of this reply alone.
 
     Raises:
         ValueError: a frame would not be a whole number of samples.
     """
 
-    def __init__(self, sample_rate_hz: int, options: PlayoutOptions | None = None, frame_ms: int = 20) -> None:
+    def __init__(
+        self,
+        sample_rate_hz: int,
+        options: PlayoutOptions | None = None,
+        frame_ms: int = 20,
+        level: VoiceLevel | None = None,
+    ) -> None:
         if sample_rate_hz * frame_ms % 1000:
             raise ValueError(f"sample_rate_hz: {frame_ms} ms at {sample_rate_hz} Hz is not a whole number of samples")
         self.options = options or PlayoutOptions()
@@ -85,6 +92,7 @@ class Playout:
         self._buffered = 0
         self._segments: list[_Segment] = []
         self._sent = 0
+        self._voice_level = level or VoiceLevel()
         self._gain: float | None = None
         self._origin: float | None = None
         self._frames = 0
@@ -118,6 +126,7 @@ class Playout:
         if len(samples):
             self._chunks.append((new or current.length == len(samples), samples))
             self._buffered += len(samples)
+            self._voice_level.hear(samples)
         self._maybe_start(now)
 
     def finish(self, now: float) -> None:
@@ -259,8 +268,7 @@ class Playout:
     def _take_frame(self) -> Samples:
         frame = np.zeros(self.frame_samples)
         if self._gain is None:
-            known = np.concatenate([chunk for _, chunk in self._chunks])
-            self._gain = reply_gain(known, self.options.target_level_dbfs, self.options.max_gain_db)
+            self._gain = self._voice_level.gain(self.options.target_level_dbfs, self.options.max_gain_db)
         filled = 0
         while filled < self.frame_samples and self._chunks:
             starts, chunk = self._chunks.popleft()

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from tts_adapter import boundaries
 from tts_adapter.options import SegmentOptions
 from tts_adapter.speakable import count_words, is_speakable
+from tts_adapter.spoken_time import SpokenTime
 
 _NUMBER_HOLD_FACTOR = 3.0
 _FEWEST_WORDS = 2
@@ -44,7 +45,7 @@ class Segmenter:
         self._arrivals: deque[tuple[int, float]] = deque()
         self._first = True
         self._last_push = 0.0
-        self._spoken_until = 0.0
+        self._spoken = SpokenTime(self.options.words_per_second)
         self._ended = False
 
     @property
@@ -77,6 +78,11 @@ class Segmenter:
             segments.append(self._take(places[0] if tail_speaks else len(self._text), now))
         return segments
 
+    def heard(self, segment: int, seconds: float, last: bool, in_hand_s: float, now: float) -> None:
+        """Audio of a segment has come, `last` where it is all of it, and so much is now waiting to be played: it tells
+        better than words when speech will run out. Asks for a new `next_wakeup`."""
+        self._spoken.heard(segment, seconds, last, in_hand_s, now)
+
     def next_wakeup(self) -> float | None:
         """When `due` will have something if nothing is pushed, or None while there is nothing to say."""
         if not is_speakable(self._text):
@@ -89,7 +95,7 @@ class Segmenter:
         if words >= self.options.first_min_words:
             early = oldest + self.options.first_hold_ms / 1000
             if not self._first:
-                early = max(early, self._spoken_until - self.options.reserve_ms / 1000)
+                early = max(early, self._spoken.until - self.options.reserve_ms / 1000)
             deadline = min(deadline, early)
         return deadline
 
@@ -170,6 +176,5 @@ class Segmenter:
             self._arrivals[0] = (self._arrivals[0][0], now)
         self._first = False
         self._ended = self._ended and bool(self._text.strip())
-        spoken_s = count_words(segment.text) / self.options.words_per_second
-        self._spoken_until = max(self._spoken_until, now) + spoken_s
+        self._spoken.cut(count_words(segment.text), now)
         return segment

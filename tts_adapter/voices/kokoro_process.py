@@ -5,12 +5,14 @@ Its streaming call could wait for ever when synthesis raised, so the blocking on
 
 import json
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
+from tts_adapter.voices.onnx_sessions import onnx_session
 from tts_adapter.voices.silence import Floats
-from tts_adapter.voices.speaking_process import ProcessOptions, onnx_session, serve
+from tts_adapter.voices.speaking_process import ProcessOptions, serve
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,11 +43,11 @@ class KokoroSynthesis:
         """The text as it is: segments are sentences already."""
         return [text] if any(character.isalnum() for character in text) else []
 
-    def audio(self, sentence: str) -> Floats:
-        """As in `Synthesis`."""
+    def audio(self, sentence: str) -> Iterator[Floats]:
+        """As in `Synthesis`: one piece."""
         options = self._options
         samples, _ = self._kokoro.create(sentence, options.voice, options.speed, options.language, trim=False)
-        return np.asarray(samples, np.float32).ravel()
+        yield np.asarray(samples, np.float32).ravel()
 
 
 if __name__ == "__main__":

@@ -11,32 +11,75 @@ from tts_adapter.voices.dialect import ChunkMarker, OneByOne, SpokenText, Words,
 from tts_adapter.voices.interruption import Interrupted, Interruption
 from tts_adapter.voices.process_frames import Frame, FrameDecoder
 from tts_adapter.voices.segments import speakable
-from tts_adapter.voices.silence import ends_sentence, trim
+from tts_adapter.voices.silence import Floats, Trimmer, ends_sentence
 
 RATE = 22_050
 
 
-def sound(lead_s: float, loud_s: float, tail_s: float) -> np.ndarray:
-    quiet = 0.0005
-    parts = [quiet] * round(lead_s * RATE), [0.2] * round(loud_s * RATE), [quiet] * round(tail_s * RATE)
-    return np.concatenate([np.array(part) for part in parts]).astype(np.float32)
+def sound(*parts: tuple[float, float]) -> Floats:
+    """Seconds of a level, one after the other."""
+    return np.concatenate([np.full(round(seconds * RATE), level, np.float32) for seconds, level in parts])
+
+
+def trimmed(pieces: list[Floats], lead_s: float, tail_s: float) -> Floats:
+    trimmer = Trimmer(RATE, lead_s=lead_s, tail_s=tail_s)
+    return np.concatenate([*(trimmer.push(piece) for piece in pieces), trimmer.finish()])
+
+
+def trimmed_at_once(samples: Floats, lead_s: float, tail_s: float) -> Floats:
+    """What a look at the whole sound gives."""
+    count = len(samples) // 220
+    loud = [n for n in range(count) if np.sqrt(np.mean(np.square(samples[n * 220 : (n + 1) * 220]))) > 0.003]
+    if not loud:
+        return samples
+    return samples[max(0, loud[0] - round(lead_s * 100)) * 220 : (loud[-1] + 1 + round(tail_s * 100)) * 220]
 
 
 @pytest.mark.parametrize(("lead_s", "tail_s"), [(0.01, 0.3), (0.1, 0.08), (0.0, 0.0)])
 def test_silence_is_cut_to_what_was_asked_for(lead_s: float, tail_s: float) -> None:
-    trimmed = trim(sound(0.5, 1.0, 0.7), RATE, lead_s=lead_s, tail_s=tail_s)
-    loud = np.flatnonzero(np.abs(trimmed) > 0.1)
+    result = trimmed([sound((0.5, 0.0005), (1.0, 0.2), (0.7, 0.0005))], lead_s, tail_s)
+    loud = np.flatnonzero(np.abs(result) > 0.1)
     assert len(loud) == RATE
     assert loud[0] / RATE == pytest.approx(lead_s, abs=0.011)
-    assert (len(trimmed) - 1 - loud[-1]) / RATE == pytest.approx(tail_s, abs=0.011)
+    assert (len(result) - 1 - loud[-1]) / RATE == pytest.approx(tail_s, abs=0.011)
 
 
 def test_short_silence_and_nothing_but_silence_stay() -> None:
-    short = sound(0.02, 0.5, 0.05)
-    assert len(trim(short, RATE, lead_s=0.1, tail_s=0.3)) == len(short)
-    silent = sound(0.3, 0.0, 0.0)
-    assert len(trim(silent, RATE, lead_s=0.0, tail_s=0.0)) == len(silent)
-    assert len(trim(silent[:0], RATE, lead_s=0.0, tail_s=0.0)) == 0
+    short = sound((0.02, 0.0005), (0.5, 0.2), (0.05, 0.0005))
+    assert len(trimmed([short], 0.1, 0.3)) == len(short)
+    silent = sound((0.3, 0.0005))
+    assert len(trimmed([silent], 0.0, 0.0)) == len(silent)
+    assert len(trimmed([silent[:0]], 0.0, 0.0)) == 0
+
+
+levels = st.sampled_from([0.0, 0.0005, 0.0029, 0.0031, 0.2])
+cuts = st.lists(st.integers(0, 5000), min_size=1, max_size=12)
+
+
+@given(
+    st.lists(st.tuples(st.floats(0.0, 0.3), levels), min_size=1, max_size=8),
+    cuts,
+    st.integers(0, 12),
+    st.integers(0, 30),
+)
+def test_silence_is_cut_alike_however_sound_is_cut(
+    parts: list[tuple[float, float]], sizes: list[int], lead: int, tail: int
+) -> None:
+    whole, pieces, at, turn = sound(*parts), [], 0, 0
+    while at < len(whole):
+        size = sizes[turn % len(sizes)] + (turn > 50)
+        pieces.append(whole[at : at + size])
+        at, turn = at + size, turn + 1
+    expected = trimmed_at_once(whole, lead / 100, tail / 100)
+    assert np.array_equal(trimmed(pieces, lead / 100, tail / 100), expected)
+
+
+def test_sound_waits_only_while_it_may_be_the_silence_after() -> None:
+    trimmer = Trimmer(RATE, lead_s=0.0, tail_s=0.1)
+    assert len(trimmer.push(sound((0.5, 0.0005)))) == 0
+    assert len(trimmer.push(sound((0.5, 0.2)))) == pytest.approx(0.5 * RATE, abs=RATE // 100)
+    assert len(trimmer.push(sound((0.4, 0.0005)))) < round(0.15 * RATE)
+    assert len(trimmer.push(sound((0.1, 0.2)))) > round(0.3 * RATE)
 
 
 @pytest.mark.parametrize(
