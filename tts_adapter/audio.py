@@ -64,7 +64,8 @@ class Resampler:
     def __init__(self, from_hz: int, to_hz: int) -> None:
         self.from_hz = from_hz
         self.to_hz = to_hz
-        self._stream: Any = None
+        # Now, while a reply is awaited: loading the library takes some 70 ms the first time.
+        self._stream: Any = self._open() if from_hz != to_hz else None
 
     def process(self, samples: Samples, last: bool = False) -> Samples:
         """The samples that are ready; over a whole stream, len(input) * to_hz / from_hz of them, rounded."""

@@ -79,7 +79,7 @@ class PlayoutOptions(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     start_watermark_ms: float = Field(
-        default=40.0, ge=0.0, le=2000.0, description="Audio in hand before the first frame leaves (or the whole reply)."
+        default=80.0, ge=0.0, le=2000.0, description="Audio in hand before the first frame leaves (or the whole reply)."
     )
     rebuffer_watermark_ms: float = Field(
         default=60.0, ge=0.0, le=2000.0, description="Audio in hand before sound resumes after an underrun."

@@ -110,7 +110,7 @@ def test_sound_starts_at_the_watermark_or_with_a_short_reply() -> None:
     playout = Playout(RATE, PLAIN)
     playout.push(ramp(200), 0, False, 0.0)
     assert playout.next_wakeup() is None
-    playout.push(ramp(120), 0, False, 0.03)
+    playout.push(ramp(440), 0, False, 0.03)
     assert playout.next_wakeup() == 0.03
     short = Playout(RATE, PLAIN)
     short.push(ramp(50), 0, True, 0.5)

@@ -31,6 +31,7 @@ class KokoroVoice(ProcessVoice):
             nice=settings.nice,
             cpus=settings.cpus,
             gain=settings.gain,
+            ahead_s=settings.ahead_s,
         )
 
 

@@ -23,6 +23,9 @@ class PiperOptions(_Section):
     nice: int = Field(default=0, ge=0, le=19, description="Added to the niceness of the process.")
     cpus: tuple[int, ...] = Field(default=(), description="Cores the process may use; empty for all.")
     gain: float = Field(default=1.25, gt=0.0, le=8.0, description="Constant factor on the model's level.")
+    ahead_s: float = Field(
+        default=4.0, gt=0.0, le=60.0, description="Sound is computed this far ahead of what is played; then it waits."
+    )
     length_scale: float | None = Field(default=None, gt=0.0, le=4.0, description="Above 1 speaks slower.")
     speaker: int | None = Field(default=None, ge=0, description="Number of the speaker in a model of several.")
     stall_s: float = Field(default=10.0, gt=0.0, description="Silent for as long with text waiting, it is restarted.")
@@ -40,6 +43,9 @@ class KokoroOptions(_Section):
     nice: int = Field(default=0, ge=0, le=19, description="Added to the niceness of the process.")
     cpus: tuple[int, ...] = Field(default=(), description="Cores the process may use; empty for all.")
     gain: float = Field(default=1.0, gt=0.0, le=8.0, description="Constant factor on the model's level.")
+    ahead_s: float = Field(
+        default=4.0, gt=0.0, le=60.0, description="Sound is computed this far ahead of what is played; then it waits."
+    )
     stall_s: float = Field(default=20.0, gt=0.0, description="Silent for as long with text waiting, it is restarted.")
 
 

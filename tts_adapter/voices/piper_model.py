@@ -14,10 +14,13 @@ from tts_adapter.voices.windows import Floats, Network, look_ahead, stream, wind
 Feed = Mapping[str, Any]
 """The model's inputs by name, as in `piper_feed`."""
 
-FIRST_FRAMES = 16
-"""Of 256 samples: 0.19 s at 22.05 kHz, enough to begin with while the next window is computed."""
-_GROWTH = 2.0
+FIRST_FRAMES = 24
+"""Of 256 samples: 0.28 s at 22.05 kHz. Less silence and what a resampler keeps, some 0.15 s of it last until the next
+window is computed."""
+_GROWTH = 1.5
 _LARGEST_FRAMES = 96
+_FLOW_GROWTH = 2.0
+_LARGEST_FLOW_FRAMES = 384
 _SEAM = 1e-3
 """-60 dBFS: what windows may differ by from the whole. Rounding makes it differ by about -90."""
 
@@ -73,7 +76,7 @@ class CutModel:
         is cheap and its context long."""
         total, (flow, *vocoder) = frames.shape[1], networks
         sizes = windows(total, look_ahead(vocoder), first, growth, _LARGEST_FRAMES)
-        flow_sizes = windows(total, flow.context, sizes[0], growth, 2 * _LARGEST_FRAMES)
+        flow_sizes = windows(total, flow.context, sizes[0], _FLOW_GROWTH, _LARGEST_FLOW_FRAMES)
         for piece in stream(stream([frames], [flow], flow_sizes), vocoder, sizes):
             yield piece.ravel()
 

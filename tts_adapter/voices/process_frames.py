@@ -14,6 +14,7 @@ each) and the payload.
 | `A` audio of a segment | yes | yes | int16, little-endian, mono |
 | `L` last audio of a segment, perhaps empty | yes | yes | the same |
 | `F` the utterance failed | yes | yes | kind of error |
+| `W` far enough ahead of what is played, so it waits | | | |
 | `N` not usable, the process ends | | | one line naming what is missing |
 
 End of file on the process's stdin ends it.
@@ -23,7 +24,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-SAY, FORGET, READY, AUDIO, LAST, FAILED, UNUSABLE = b"S", b"X", b"R", b"A", b"L", b"F", b"N"
+SAY, FORGET, READY, AUDIO, LAST, FAILED, UNUSABLE, WAITING = b"S", b"X", b"R", b"A", b"L", b"F", b"N", b"W"
 
 _HEADER = struct.Struct("!cIII")
 _PAYLOAD_LIMIT = 1 << 20

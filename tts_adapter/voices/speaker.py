@@ -1,8 +1,9 @@
 """The utterances of a speaking process in turn, piece by piece. Pure but for the model it is given.
 
 A sentence comes as pieces, and between any two of them whoever needs sound most is served: the utterance whose audio
-runs out first. So a reply that begins waits for one piece of another, never for the sentence, and a long reply that is
-well ahead of what its caller hears gives way until it no longer is.
+runs out first. So a reply that begins waits for one piece of another, never for the sentence. A reply that is far ahead
+of what its caller hears waits until it no longer is: meanwhile the cores are the engine's, and what an interrupt would
+throw away is not computed.
 """
 
 from collections import deque
@@ -91,23 +92,29 @@ class Speaker:
     Args:
         synthesis: the model.
         gain: constant factor on its level.
+        ahead_s: sound that is computed ahead of what is played, at most, in whole pieces.
         send: writes one frame.
         clock: seconds, monotonic.
     """
 
     def __init__(
-        self, synthesis: Synthesis, gain: float, send: Callable[[Frame], None], clock: Callable[[], float]
+        self,
+        synthesis: Synthesis,
+        gain: float,
+        ahead_s: float,
+        send: Callable[[Frame], None],
+        clock: Callable[[], float],
     ) -> None:
         self._synthesis = synthesis
         self._gain = gain
+        self._ahead_s = ahead_s
         self._send = send
         self._clock = clock
         self._replies: dict[int, _Reply] = {}
 
-    @property
-    def busy(self) -> bool:
-        """Whether there is something to speak."""
-        return any(reply.segments for reply in self._replies.values())
+    def next_due(self) -> float | None:
+        """When the next piece should be computed; in the past where one is overdue, None where there is nothing to say."""
+        return min((until - self._ahead_s for until, _ in self._waiting()), default=None)
 
     def receive(self, frame: Frame) -> None:
         """Take one frame from the service."""
@@ -119,9 +126,8 @@ class Speaker:
 
     def speak_piece(self, catch_up: Callable[[], None]) -> None:
         """One piece of the utterance that needs it most. `catch_up` takes what came in while it was computed."""
-        waiting = (utterance for utterance, reply in self._replies.items() if reply.segments)
         # Those without sound rank by how long they have been without; no length of a reply or a sentence counts.
-        utterance = min(waiting, key=lambda number: self._replies[number].sound_until)
+        _, utterance = min(self._waiting())
         reply = self._replies[utterance]
         segment = reply.segments[0]
         try:
@@ -133,6 +139,10 @@ class Speaker:
         catch_up()
         if self._replies.get(utterance) is reply:
             self._send_piece(utterance, reply, samples)
+
+    def _waiting(self) -> Iterator[tuple[float, int]]:
+        """When its sound runs out, and the number, of every utterance with text left."""
+        return ((reply.sound_until, number) for number, reply in self._replies.items() if reply.segments)
 
     def _next_piece(self, segment: _Segment, reply: _Reply) -> Floats | None:
         """Sound, perhaps none of it yet; None once the segment is complete."""

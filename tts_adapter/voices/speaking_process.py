@@ -13,13 +13,15 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import BinaryIO
 
-from tts_adapter.voices.process_frames import READY, UNUSABLE, Frame, FrameDecoder
+from tts_adapter.voices.process_frames import READY, UNUSABLE, WAITING, Frame, FrameDecoder
 from tts_adapter.voices.speaker import Speaker, Synthesis
 
 _WARM_UP = ("Hello.", "One moment please, I will have a look at that for you.")
+_SIGN_OF_LIFE_S = 0.2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,12 +33,14 @@ class ProcessOptions:
         nice: added to the process's niceness, 0 to 19.
         cpus: the cores it may use. Empty: those of the service.
         gain: constant factor on the model's level.
+        ahead_s: as in `Speaker`.
     """
 
     threads: int = 1
     nice: int = 0
     cpus: tuple[int, ...] = ()
     gain: float = 1.0
+    ahead_s: float = 4.0
 
     def encode(self) -> str:
         """As one argument of the command line."""
@@ -76,18 +80,28 @@ def run(options: ProcessOptions, load: Callable[[], Synthesis], incoming: Binary
     # Bounded by the service, which lets few segments of an utterance wait.
     frames: queue.Queue[Frame] = queue.Queue()
     threading.Thread(target=read_frames, args=(incoming, frames), daemon=True).start()
-    speaker = Speaker(synthesis, options.gain, send, time.monotonic)
+    _speak(Speaker(synthesis, options.gain, options.ahead_s, send, time.monotonic), frames, send)
+
+
+def _speak(speaker: Speaker, frames: "queue.Queue[Frame]", send: Callable[[Frame], None]) -> None:
+    """For ever: what came in, then the next piece when it is due."""
 
     def catch_up() -> None:
         while not frames.empty():
             speaker.receive(frames.get())
 
     while True:
-        if not speaker.busy:
+        due = speaker.next_due()
+        if due is None:
             speaker.receive(frames.get())
-        catch_up()
-        if speaker.busy:
+        elif (wait_s := due - time.monotonic()) <= 0.0:
             speaker.speak_piece(catch_up)
+        else:
+            # Whoever waits for text that was sent must see that this process has not hung.
+            send(Frame(WAITING))
+            with suppress(queue.Empty):
+                speaker.receive(frames.get(timeout=min(_SIGN_OF_LIFE_S, wait_s)))
+        catch_up()
 
 
 def serve(options: ProcessOptions, load: Callable[[], Synthesis]) -> None:

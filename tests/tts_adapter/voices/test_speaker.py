@@ -38,10 +38,10 @@ class Clocked:
 class Scene:
     """A speaker, and what it sent with the time."""
 
-    def __init__(self) -> None:
+    def __init__(self, ahead_s: float = 1e9) -> None:
         self.model = Clocked()
         self.sent: list[tuple[float, Frame]] = []
-        self.speaker = Speaker(self.model, 1.0, self._send, lambda: self.model.now)
+        self.speaker = Speaker(self.model, 1.0, ahead_s, self._send, lambda: self.model.now)
 
     def _send(self, frame: Frame) -> None:
         self.sent.append((self.model.now, frame))
@@ -50,7 +50,9 @@ class Scene:
         self.speaker.receive(Frame(SAY, utterance, segment, text.encode()))
 
     def speak(self, meanwhile: Callable[[], None] = lambda: None, pieces: int = 10_000) -> None:
-        while self.speaker.busy and pieces:
+        """As a process does: the next piece when it is due."""
+        while (due := self.speaker.next_due()) is not None and pieces:
+            self.model.now = max(self.model.now, due)
             self.speaker.speak_piece(meanwhile)
             pieces -= 1
 
@@ -114,6 +116,30 @@ def test_whoever_is_about_to_run_out_goes_first() -> None:
     assert scene.samples(1) - scene.samples(2) == pytest.approx(20 * COMPUTE_S * RATE, abs=2 * PIECE_S * RATE)
 
 
+def test_a_reply_far_ahead_waits_until_its_caller_has_heard_more() -> None:
+    scene = Scene(ahead_s=1.0)
+    scene.say(1, "word " * 40)
+    scene.speak()
+    began, played = scene.first(1), 0.0
+    for at, frame in scene.sent:
+        if frame.kind == AUDIO:
+            played += len(frame.payload) / 2 / RATE
+            assert played <= at - began + 1.0 + 2 * PIECE_S
+            assert played >= at - began
+    assert scene.sent[-1][0] - began == pytest.approx(40 * PIECE_S - 1.0, abs=2 * PIECE_S)
+
+
+def test_what_waits_because_it_is_far_ahead_keeps_nobody_waiting() -> None:
+    scene = Scene(ahead_s=1.0)
+    scene.say(1, "word " * 40)
+    while (due := scene.speaker.next_due()) is not None and due <= scene.model.now:
+        scene.speaker.speak_piece(lambda: None)
+    asked = scene.model.now
+    scene.say(2, "yes indeed")
+    scene.speak(pieces=1)
+    assert scene.first(2) - asked <= COMPUTE_S
+
+
 def test_nobody_starves_and_nothing_is_lost_among_many() -> None:
     scene = Scene()
     for utterance in range(1, 9):
@@ -132,7 +158,7 @@ def test_a_cancel_stops_within_a_piece() -> None:
     scene.speak(lambda: scene.speaker.receive(Frame(FORGET, 1)))
     assert scene.model.computed == 4
     assert scene.samples(1) == sent
-    assert not scene.speaker.busy
+    assert scene.speaker.next_due() is None
 
 
 def test_what_a_model_raises_ends_one_utterance() -> None:

@@ -57,7 +57,7 @@ def _package(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[None]:
 
 
 def kokoro(**changes: object) -> KokoroVoice:
-    settings = {"model": real_model(), "voices": real_model(), **changes}
+    settings = {"model": real_model(), "voices": real_model(), "ahead_s": 60.0, **changes}
     return KokoroVoice(KokoroOptions(**settings))  # type: ignore[arg-type]
 
 
@@ -91,6 +91,23 @@ def test_a_hang_is_an_error_and_the_next_reply_works() -> None:
             await utterance.close()
             assert voice.process_id != first
             assert seconds(await say(voice, 2, "Here again. ")) > 0.2
+        finally:
+            await voice.stop()
+
+    asyncio.run(scenario())
+
+
+def test_waiting_because_sound_is_far_ahead_is_no_hang() -> None:
+    async def scenario() -> None:
+        voice = kokoro(stall_s=0.5, ahead_s=0.5)
+        await voice.start()
+        try:
+            process = voice.process_id
+            chunks = await say(
+                voice, 1, "This is said at once, and lasts for two seconds and a half, as is its length. ", "More."
+            )
+            assert {chunk.segment for chunk in chunks} == {0, 1}
+            assert voice.process_id == process
         finally:
             await voice.stop()
 

@@ -16,6 +16,9 @@ from contract import Contract, collect, say, seconds
 from tts_adapter.voice import Voice, VoiceError
 from tts_adapter.voices.piper import PiperVoice
 
+ALL = 60.0
+"""Seconds ahead: whole replies at once, for tests that do not play them."""
+
 
 class DyingPiperVoice(PiperVoice):
     """Its process is killed whenever a second segment is sent."""
@@ -32,7 +35,7 @@ class TestContract(Contract):
 
     @asynccontextmanager
     async def voice(self) -> AsyncIterator[Voice]:
-        yield PiperVoice()
+        yield PiperVoice(ahead_s=ALL)
 
     @asynccontextmanager
     async def failing(self) -> AsyncIterator[Voice]:
@@ -82,7 +85,7 @@ def test_a_process_that_hangs_is_killed() -> None:
 
 def test_a_short_reply_is_not_kept_waiting_by_a_long_one() -> None:
     async def scenario() -> None:
-        voice = PiperVoice()
+        voice = PiperVoice(ahead_s=ALL)
         await voice.start()
         try:
             long, short = voice.open(1), voice.open(2)
@@ -108,7 +111,7 @@ def test_a_short_reply_is_not_kept_waiting_by_a_long_one() -> None:
 
 def test_double_brackets_are_not_phonemes() -> None:
     async def scenario() -> None:
-        voice = PiperVoice()
+        voice = PiperVoice(ahead_s=ALL)
         await voice.start()
         try:
             bracketed = seconds(await say(voice, 1, "Hello [[ this is quite a long remark in brackets ]] there."))
@@ -122,7 +125,7 @@ def test_double_brackets_are_not_phonemes() -> None:
 
 def test_the_sound_is_speech_at_one_level() -> None:
     async def scenario() -> None:
-        voice = PiperVoice()
+        voice = PiperVoice(ahead_s=ALL)
         await voice.start()
         try:
             levels = []
