@@ -20,7 +20,7 @@ install-dev: .venv/installed-dev
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
 
-.venv/installed: lock/cpu.txt lock/piper.txt pyproject.toml $(wildcard engine/native/*.c) | .venv/bin/python
+.venv/installed: lock/cpu.txt lock/piper.txt pyproject.toml $(wildcard engine/native/*.[ch]) | .venv/bin/python
 	@echo "[1/3] torch (CPU build, about 190 MB)"
 	$(PIP) install --quiet --progress-bar on --no-deps '$(TORCH)' || \
 	  $(PIP) install --progress-bar on --no-deps --extra-index-url $(TORCH_INDEX) '$(TORCH)'

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from vllm.model_executor.layers import utils as layers
 
-from engine.native import float16_product
+from engine.native.float16_product import Panels, available
 
 
 class Float16Product:
@@ -29,24 +29,30 @@ class Float16Product:
     def __init__(self, matrix: torch.Tensor) -> None:
         self._matrix: torch.Tensor | None = matrix
         self._multiply: Callable[[torch.Tensor], torch.Tensor]
+        self._panels: Panels | None = None
+
+    @property
+    def panels(self) -> Panels | None:
+        """The copy, where it is of our own layout."""
+        self.pack()
+        return self._panels
 
     def pack(self) -> None:
         """Make the copy, if that was not done; else the first product does it."""
-        if self._matrix is not None:
-            self._multiply = _packed(self._matrix)
-            self._matrix = None
+        if self._matrix is None:
+            return
+        if available():
+            self._panels = Panels(self._matrix)
+            self._multiply = self._panels.product
+        else:
+            packed = torch.ops.quantized.linear_prepack_fp16(self._matrix, None)
+            self._multiply = lambda x: torch.ops.quantized.linear_dynamic_fp16.default(x, packed)
+        self._matrix = None
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """[..., in] to [..., out], float32."""
         self.pack()
         return self._multiply(x)
-
-
-def _packed(matrix: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor]:
-    if float16_product.available():
-        return float16_product.Panels(matrix).product
-    packed = torch.ops.quantized.linear_prepack_fp16(matrix, None)
-    return lambda x: torch.ops.quantized.linear_dynamic_fp16.default(x, packed)  # type: ignore[no-any-return]
 
 
 def fits_float16(matrix: torch.Tensor) -> bool:
@@ -63,7 +69,7 @@ def hold_in_float16(layer: torch.nn.Module, remove_weight: bool) -> bool:
             multiplied with, the copy is made at the first product.
 
     Returns:
-        False where the layer is not of that kind and nothing was done.
+        False where the layer is not of that kind and nothing was done; else it has the copy as `float16_product`.
     """
     weight = layer.weight
     if weight.is_meta or weight.ndim != 2 or not fits_float16(weight):
@@ -78,6 +84,7 @@ def hold_in_float16(layer: torch.nn.Module, remove_weight: bool) -> bool:
         return result if bias is None else result + bias
 
     layer.cpu_linear = product
+    layer.float16_product = multiply
     return True
 
 

@@ -57,7 +57,7 @@ def test_nor_on_the_number_of_threads(threads: int) -> None:
 def test_nothing_is_written_beside_the_result() -> None:
     panels, x = float16_product.Panels(torch.ones(17, 8)), torch.ones(3, 8)
     whole = torch.full((5, 17), -1.0)
-    panels._product(x.data_ptr(), panels._address, whole[1].data_ptr(), 3, 8, 17)
+    panels._product(x.data_ptr(), panels.address, whole[1].data_ptr(), 3, 8, 17)
     assert whole.tolist() == [[-1.0] * 17, *[[8.0] * 17] * 3, [-1.0] * 17]
 
 
@@ -78,7 +78,7 @@ def test_other_rows_are_refused(x: torch.Tensor) -> None:
 
 @pytest.mark.skipif("fbgemm" not in torch.backends.quantized.supported_engines, reason="this torch has no FBGEMM")
 def test_fbgemm_stands_in_where_it_was_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(float16_product, "_library", lambda: None)
+    monkeypatch.setattr(float16_product, "library", lambda: None)
     matrix, x = random(0, 96, 64), random(1, 7, 64)
     product = float16_weights.Float16Product(matrix)
     torch.testing.assert_close(product(x), x @ matrix.half().float().T, atol=1e-5, rtol=1e-5)

@@ -1,0 +1,168 @@
+/* What lies between two attentions of a Llama model, in one parallel region: the output product, both norms, the gated
+ * MLP, the next layer's product of queries, keys and values, and their rotation.
+ *
+ * A decode step of a small model is thirty layers of operators of some microseconds each; handing each one out to the
+ * threads takes as long again, and much longer where another process has a core. Here threads meet seven times a layer,
+ * and take their work in small pieces. Every row is computed as if it were alone.
+ */
+#include "float16_rows.h"
+
+/* Of a model; all sizes in elements, all but `head` multiples of 16. */
+struct shape {
+    long hidden, inner, queries, keys, head;
+    float epsilon;
+};
+
+/* From attention to the end of a layer: [queries][hidden], [hidden] twice [inner] and [inner][hidden] as panels. */
+struct second_half {
+    const uint16_t *output, *gate_up, *down;
+    const float *norm;
+};
+
+/* From there to the next attention: [hidden][queries + 2 keys]; none after the last layer. */
+struct first_half {
+    const uint16_t *product;
+    const float *norm;
+};
+
+/* exp for what a sigmoid needs: x is held within +-87. Argument reduction and polynomial as in Cephes' expf. */
+static inline __attribute__((always_inline)) AVX2 __m256 exponential(__m256 x)
+{
+    x = _mm256_min_ps(_mm256_max_ps(x, _mm256_set1_ps(-87.0f)), _mm256_set1_ps(87.0f));
+    __m256 n = _mm256_round_ps(_mm256_mul_ps(x, _mm256_set1_ps(1.44269504f)), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    x = _mm256_fnmadd_ps(n, _mm256_set1_ps(0.693359375f), x);
+    x = _mm256_fnmadd_ps(n, _mm256_set1_ps(-2.12194440e-4f), x);
+    __m256 p = _mm256_set1_ps(1.9875691500e-4f);
+    p = _mm256_fmadd_ps(p, x, _mm256_set1_ps(1.3981999507e-3f));
+    p = _mm256_fmadd_ps(p, x, _mm256_set1_ps(8.3334519073e-3f));
+    p = _mm256_fmadd_ps(p, x, _mm256_set1_ps(4.1665795894e-2f));
+    p = _mm256_fmadd_ps(p, x, _mm256_set1_ps(1.6666665459e-1f));
+    p = _mm256_fmadd_ps(p, x, _mm256_set1_ps(5.0000001201e-1f));
+    p = _mm256_fmadd_ps(p, _mm256_mul_ps(x, x), _mm256_add_ps(x, _mm256_set1_ps(1.0f)));
+    __m256i exponent = _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23);
+    return _mm256_mul_ps(p, _mm256_castsi256_ps(exponent));
+}
+
+/* y = silu(gate) * up, 16 values. */
+static AVX2 void gated(const float *gate, const float *up, float *y)
+{
+    for (int i = 0; i < WIDTH; i += 8) {
+        __m256 g = _mm256_loadu_ps(gate + i), one = _mm256_set1_ps(1.0f);
+        __m256 sigmoid = _mm256_div_ps(one, _mm256_add_ps(one, exponential(_mm256_sub_ps(_mm256_setzero_ps(), g))));
+        _mm256_storeu_ps(y + i, _mm256_mul_ps(_mm256_mul_ps(g, sigmoid), _mm256_loadu_ps(up + i)));
+    }
+}
+
+/* y = x over its root mean square, times `weight`. */
+static AVX2 void norm(const float *x, const float *weight, float *y, long size, float epsilon)
+{
+    __m256 squares = _mm256_setzero_ps();
+    for (long i = 0; i < size; i += 8) {
+        __m256 value = _mm256_loadu_ps(x + i);
+        squares = _mm256_fmadd_ps(value, value, squares);
+    }
+    float parts[8], sum = 0.0f;
+    _mm256_storeu_ps(parts, squares);
+    for (int i = 0; i < 8; i++)
+        sum += parts[i];
+    float root = _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(sum / (float)size + epsilon)));
+    __m256 scale = _mm256_set1_ps(1.0f / root);
+    for (long i = 0; i < size; i += 8)
+        _mm256_storeu_ps(y + i, _mm256_mul_ps(_mm256_mul_ps(_mm256_loadu_ps(x + i), scale), _mm256_loadu_ps(weight + i)));
+}
+
+/* Rotates heads in place; `angles` are the cosines of a position's head / 2 angles, then their sines. */
+static AVX2 void rotate(float *x, const float *angles, long heads, long head)
+{
+    long half = head / 2;
+    for (float *end = x + heads * head; x < end; x += head)
+        for (long i = 0; i < half; i += 8) {
+            __m256 cosine = _mm256_loadu_ps(angles + i), sine = _mm256_loadu_ps(angles + half + i);
+            __m256 a = _mm256_loadu_ps(x + i), b = _mm256_loadu_ps(x + half + i);
+            _mm256_storeu_ps(x + i, _mm256_fnmadd_ps(b, sine, _mm256_mul_ps(a, cosine)));
+            _mm256_storeu_ps(x + half + i, _mm256_fmadd_ps(a, sine, _mm256_mul_ps(b, cosine)));
+        }
+}
+
+/* A piece of x times a matrix: at most BLOCK rows against one panel. Put into y, or added to it. */
+static AVX2 void multiply_piece(const float *x, const uint16_t *matrix, float *y, long rows, long inputs, long outputs,
+                                long piece, int added)
+{
+    long count = outputs / WIDTH, first = piece / count * BLOCK, panel = piece % count;
+    long block = smaller(rows - first, BLOCK), groups = group_count(block), step = PANEL_BYTES / groups;
+    const char *ahead = (const char *)(matrix + (panel + 1) * WIDTH * inputs);
+    float sums[ROWS * WIDTH];
+    for (long row = first, left = groups; left; left--) {
+        long size = group_size(first + block - row, left);
+        float *to = y + row * outputs + panel * WIDTH;
+        by_rows[size - 1](x + row * inputs, inputs, matrix + panel * WIDTH * inputs, ahead, step, added ? sums : to,
+                          added ? WIDTH : outputs);
+        for (long r = 0; added && r < size; r++)
+            for (int i = 0; i < WIDTH; i++)
+                to[r * outputs + i] += sums[r * WIDTH + i];
+        ahead += step * inputs;
+        row += size;
+    }
+}
+
+/* The same for a panel of gates and its panel of ups: y = silu(gate) * up. */
+static AVX2 void gate_piece(const float *x, const uint16_t *matrix, float *y, long rows, long inputs, long inner, long piece)
+{
+    long count = inner / WIDTH, first = piece / count * BLOCK, panel = piece % count;
+    long block = smaller(rows - first, BLOCK), groups = group_count(block), step = PANEL_BYTES / groups;
+    const uint16_t *gate = matrix + panel * WIDTH * inputs, *up = matrix + (panel + count) * WIDTH * inputs;
+    float gates[ROWS * WIDTH], ups[ROWS * WIDTH];
+    for (long row = first, left = groups; left; left--) {
+        long size = group_size(first + block - row, left), done = (groups - left) * step * inputs;
+        const float *from = x + row * inputs;
+        by_rows[size - 1](from, inputs, gate, (const char *)(gate + WIDTH * inputs) + done, step, gates, WIDTH);
+        by_rows[size - 1](from, inputs, up, (const char *)(up + WIDTH * inputs) + done, step, ups, WIDTH);
+        for (long r = 0; r < size; r++)
+            gated(gates + r * WIDTH, ups + r * WIDTH, y + (row + r) * inner + panel * WIDTH);
+        row += size;
+    }
+}
+
+/* One layer's second half (unless it is NULL) and the next one's first half.
+ *
+ * attended: [rows][queries]; residual: [rows][hidden], added to; scratch: [rows][hidden + inner]; positions: [rows];
+ * angles: [positions][head]. Puts queries, keys and values, rotated, into result, [rows][queries + 2 keys]; or after the
+ * last layer, where there is no product, the normed residual, [rows][hidden].
+ */
+void layer(const struct shape *shape, const struct second_half *second, const struct first_half *first, long rows,
+           const float *attended, float *residual, float *scratch, const int64_t *positions, const float *angles,
+           float *result)
+{
+    long hidden = shape->hidden, inner = shape->inner, outputs = shape->queries + 2 * shape->keys;
+    long blocks = (rows + BLOCK - 1) / BLOCK;
+    float *normed = first->product ? scratch : result, *gated_up = scratch + rows * hidden;
+#pragma omp parallel
+    {
+        if (second) {
+#pragma omp for schedule(dynamic, CHUNK)
+            for (long piece = 0; piece < blocks * hidden / WIDTH; piece++)
+                multiply_piece(attended, second->output, residual, rows, shape->queries, hidden, piece, 1);
+#pragma omp for schedule(static)
+            for (long row = 0; row < rows; row++)
+                norm(residual + row * hidden, second->norm, scratch + row * hidden, hidden, shape->epsilon);
+#pragma omp for schedule(dynamic, CHUNK / 2)
+            for (long piece = 0; piece < blocks * inner / WIDTH; piece++)
+                gate_piece(scratch, second->gate_up, gated_up, rows, hidden, inner, piece);
+#pragma omp for schedule(dynamic, CHUNK)
+            for (long piece = 0; piece < blocks * hidden / WIDTH; piece++)
+                multiply_piece(gated_up, second->down, residual, rows, inner, hidden, piece, 1);
+        }
+#pragma omp for schedule(static)
+        for (long row = 0; row < rows; row++)
+            norm(residual + row * hidden, first->norm, normed + row * hidden, hidden, shape->epsilon);
+        if (first->product) {
+#pragma omp for schedule(dynamic, CHUNK)
+            for (long piece = 0; piece < blocks * outputs / WIDTH; piece++)
+                multiply_piece(normed, first->product, result, rows, hidden, outputs, piece, 0);
+#pragma omp for schedule(static)
+            for (long row = 0; row < rows; row++)
+                rotate(result + row * outputs, angles + positions[row] * shape->head,
+                       (shape->queries + shape->keys) / shape->head, shape->head);
+        }
+    }
+}

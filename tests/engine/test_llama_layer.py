@@ -1,0 +1,96 @@
+"""All of a Llama model but its attention, in the compiled loops, against the same in float64; without an engine."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.nn.functional import silu
+
+from engine.native.float16_product import Panels, available
+from engine.native.llama_layer import LayerWeights, LlamaLayers, Sizes, suits
+
+pytestmark = pytest.mark.skipif(not available(), reason="not compiled here, or for another processor")
+
+HIDDEN, INNER, LAYERS = 48, 80, 3
+SIZES = Sizes(queries=64, keys=32, head=16, epsilon=1e-5)
+
+
+def random(seed: int, *shape: int) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+class Model:
+    """Random weights, and what they say in float64. What is attended to is a fixed function of queries and values."""
+
+    def __init__(self) -> None:
+        shapes = [
+            (SIZES.queries + 2 * SIZES.keys, HIDDEN),
+            (HIDDEN, SIZES.queries),
+            (2 * INNER, HIDDEN),
+            (HIDDEN, INNER),
+        ]
+        self.matrices = [
+            [random(10 * layer + place, *shape) / shape[1] ** 0.5 for place, shape in enumerate(shapes)]
+            for layer in range(LAYERS)
+        ]
+        self.norms = [1 + 0.1 * random(100 + layer, 2, HIDDEN) for layer in range(LAYERS)]
+        self.last = 1 + 0.1 * random(200, HIDDEN)
+        turns = torch.arange(300.0)[:, None] / 100 ** (torch.arange(8) / 8)
+        self.angles = torch.cat((turns.cos(), turns.sin()), -1)
+        self.layers = [
+            LayerWeights(*map(Panels, matrices), *norms)
+            for matrices, norms in zip(self.matrices, self.norms, strict=True)
+        ]
+
+    def compiled(self, residual: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        layers = LlamaLayers(self.layers, SIZES, self.last, self.angles)
+        return layers.run(residual.clone(), positions, lambda _, qkv: attended(qkv).contiguous())
+
+    def exact(self, residual: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        residual = residual.double()
+        cosine, sine = self.angles[positions].double()[:, None].chunk(2, -1)
+        for matrices, norms in zip(self.matrices, self.norms, strict=True):
+            qkv, output, gate_up, down = (matrix.half().double() for matrix in matrices)
+            rows = normed(residual, norms[0]) @ qkv.T
+            heads = rows[:, : SIZES.queries + SIZES.keys].reshape(len(rows), -1, SIZES.head)
+            first, second = heads.chunk(2, -1)
+            turned = torch.cat((first * cosine - second * sine, second * cosine + first * sine), -1)
+            residual = residual + attended(torch.cat((turned.flatten(1), rows[:, -SIZES.keys :]), 1)) @ output.T
+            gate, up = (normed(residual, norms[1]) @ gate_up.T).chunk(2, -1)
+            residual = residual + (silu(gate) * up) @ down.T
+        return normed(residual, self.last)
+
+
+def normed(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + SIZES.epsilon) * weight
+
+
+def attended(qkv: torch.Tensor) -> torch.Tensor:
+    queries, keys, values = qkv.split([SIZES.queries, SIZES.keys, SIZES.keys], -1)
+    return queries * (keys + values).repeat(1, 2)
+
+
+MODEL = Model()
+
+
+@given(rows=st.integers(1, 20), seed=st.integers(0, 999), scale=st.sampled_from([0.01, 1.0, 30.0]))
+def test_it_says_what_float64_says(rows: int, seed: int, scale: float) -> None:
+    residual = scale * random(seed, rows, HIDDEN)
+    positions = torch.randint(0, 300, (rows,), generator=torch.Generator().manual_seed(seed))
+    result = MODEL.compiled(residual, positions)
+    torch.testing.assert_close(result.double(), MODEL.exact(residual, positions), atol=1e-3, rtol=1e-3)
+
+
+@pytest.mark.parametrize("rows", [2, 6, 7, 17, 95, 97, 193])
+def test_a_row_does_not_depend_on_the_rows_beside_it(rows: int) -> None:
+    residual, positions = random(1, rows, HIDDEN), torch.arange(rows)
+    together = MODEL.compiled(residual, positions)
+    alone = [MODEL.compiled(residual[row : row + 1], positions[row : row + 1])[0] for row in range(rows)]
+    assert torch.equal(together, torch.stack(alone))
+
+
+def test_other_sizes_are_left_to_others() -> None:
+    assert suits(MODEL.layers, SIZES, MODEL.angles)
+    assert not suits(MODEL.layers, Sizes(queries=64, keys=16, head=16, epsilon=1e-5), MODEL.angles)
+    assert not suits(MODEL.layers, Sizes(queries=64, keys=32, head=8, epsilon=1e-5), MODEL.angles[:, :8].contiguous())
+    assert not suits(MODEL.layers, SIZES, MODEL.angles.double())
