@@ -86,21 +86,23 @@ class CutModel:
         What a part reads besides goes along whole, but for what comes per frame (a mask), which is cut as frames are.
         """
         values = dict(zip(self._outputs, self._text.run(list(self._outputs), dict(feed)), strict=True))
-        count = values[self._outputs[0]].shape[-1]
-        framed = [name for name in self._parts[0][0].inputs if values[name].shape[-1] == count]
+        latent, *besides = self._parts[0][0].inputs
+        count = values[latent].shape[-1]
+        # What has one frame is for the whole sentence, also where the sentence has no more.
+        framed = [latent, *(name for name in besides if values[name].shape[-1] == count > 1)]
         fixed = {name: value for name, value in values.items() if name not in framed}
         splits = np.cumsum([values[name].shape[1] for name in framed])[:-1]
         frames = np.concatenate([values[name][0] for name in framed])
         networks: list[Network] = []
         for part, session in self._parts:
             names = framed if not networks else [part.inputs[0]]
-            besides = {name: fixed[name] for name in part.inputs if name in fixed}
-            run = partial(_run, session, names, splits if not networks else [], besides)
+            whole = {name: fixed[name] for name in part.inputs if name in fixed}
+            run = partial(_run, session, names, splits if not networks else [], whole)
             networks.append(Network(run, part.hop, part.context))
         return frames, networks
 
 
-def _run(session: Any, names: list[str], splits: Any, besides: Feed, frames: Floats) -> Floats:
+def _run(session: Any, names: list[str], splits: Any, whole: Feed, frames: Floats) -> Floats:
     rows = np.split(frames[np.newaxis], splits, axis=1)
-    output = session.run(None, dict(zip(names, rows, strict=True)) | dict(besides))[0]
+    output = session.run(None, dict(zip(names, rows, strict=True)) | dict(whole))[0]
     return np.asarray(output, np.float32).reshape(-1, output.shape[-1])
