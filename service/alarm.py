@@ -1,7 +1,6 @@
 """One sleeper that can be woken early: the only way shells wait for "next wakeup or news, whichever is first"."""
 
 import asyncio
-import math
 
 
 class Alarm:
@@ -22,7 +21,7 @@ class Alarm:
         """Return at `when` (loop time, seconds; None: never) or when rung, whichever is first."""
         if not self._rung and (when is None or when > self._loop.time()):
             self._sleeper = self._loop.create_future()
-            timer = None if when is None else self._loop.call_later(self._delay_s(when), self._wake, self._sleeper)
+            timer = None if when is None else self._loop.call_at(when, self._wake, self._sleeper)
             try:
                 await self._sleeper
             finally:
@@ -30,10 +29,6 @@ class Alarm:
                 if timer is not None:
                     timer.cancel()
         self._rung = False
-
-    def _delay_s(self, when: float) -> float:
-        """Whole milliseconds, rounded up: timers are no finer, and one that fired early would be waited for twice."""
-        return math.ceil((when - self._loop.time()) * 1000) / 1000
 
     @staticmethod
     def _wake(sleeper: "asyncio.Future[None]") -> None:
