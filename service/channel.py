@@ -5,6 +5,7 @@ own call alone. When it takes nothing for `send_timeout_s` the call is lost.
 """
 
 import asyncio
+from collections.abc import Callable
 
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
@@ -16,13 +17,27 @@ class CallLost(Exception):
 
 
 class Channel:
-    """Sends on one accepted WebSocket."""
+    """Sends on one accepted WebSocket.
 
-    def __init__(self, websocket: WebSocket, dialect: Dialect, send_timeout_s: float) -> None:
+    Args:
+        websocket: accepted.
+        dialect: turns commands into frames.
+        send_timeout_s: a peer that takes nothing for so long has lost its call.
+        send_now: the server's own way to send a frame that the socket takes at once; False where it does not.
+    """
+
+    def __init__(
+        self,
+        websocket: WebSocket,
+        dialect: Dialect,
+        send_timeout_s: float,
+        send_now: Callable[[Frame], bool] | None = None,
+    ) -> None:
         self._websocket = websocket
         self._dialect = dialect
         self._send_timeout_s = send_timeout_s
         self._loop = asyncio.get_running_loop()
+        self._send_now = send_now
         self._gone = False
         self._held_by: set[str] = set()
         self._open = asyncio.Event()
@@ -69,6 +84,8 @@ class Channel:
     async def _send(self, frame: Frame) -> None:
         if self._gone or self._websocket.application_state is not WebSocketState.CONNECTED:
             raise CallLost("the peer has gone")
+        if self._send_now is not None and self._send_now(frame):
+            return
         try:
             async with asyncio.timeout(self._send_timeout_s):
                 if isinstance(frame, str):

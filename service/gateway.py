@@ -11,6 +11,7 @@ from service.calls import Refused
 from service.channel import Channel
 from service.credentials import Credentials
 from service.equipment import Equipment
+from service.keepalive import SEND_NOW
 from service.lifecycle import Lifecycle
 from service.protocols.catalog import CATALOG, DialectEntry
 from service.protocols.events import Frame
@@ -60,7 +61,8 @@ class Gateway:
             await refuse(websocket, 400, f"the subprotocol {dialect.subprotocol} must be offered")
             return
         await websocket.accept(dialect.subprotocol)
-        channel = Channel(websocket, dialect, self._equipment.settings.server.send_timeout_s)
+        send_now = websocket.scope.get("extensions", {}).get(SEND_NOW)
+        channel = Channel(websocket, dialect, self._equipment.settings.server.send_timeout_s, send_now)
         session = Session(dialect, channel, self._equipment)
         code = NORMAL_CLOSURE
         try:

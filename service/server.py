@@ -143,7 +143,7 @@ def _stop_signals() -> asyncio.Semaphore:
 def web_server(app: "FastAPI", settings: Settings) -> "uvicorn.Server":
     import uvicorn
 
-    from service.keepalive import protocol_with_pings
+    from service.keepalive import HttpProtocol, protocol_with_pings
     from service.protocols.catalog import CATALOG
 
     class Server(uvicorn.Server):
@@ -155,6 +155,7 @@ def web_server(app: "FastAPI", settings: Settings) -> "uvicorn.Server":
     return Server(
         uvicorn.Config(
             app,
+            http=HttpProtocol,
             ws=protocol_with_pings({entry.path: settings.server.ping_interval(entry) for entry in CATALOG.values()}),
             ws_max_size=settings.server.max_message_bytes,
             # Frames are small and due at once: compressing them costs more time than it saves.

@@ -47,6 +47,7 @@ from service.protocols.events import Reply as ProtocolReply
 from service.rate_limit import RateLimit
 from service.reply import Reply, ReplyToken
 from service.speech import SentFrame, Speech
+from service.task_group import TaskGroup
 from service.tool_use import ToolUse, offered
 from service.turn import Turn
 from tts_adapter.pacer import Pacer
@@ -92,7 +93,7 @@ class Session:
         """Until either side ends the call. `receive` returns None once the peer has closed."""
         self._metrics.calls.inc()
         try:
-            async with asyncio.TaskGroup() as self._tasks:
+            async with TaskGroup() as self._tasks:
                 peer_left = await self._receive(receive)
                 await self._stop()
                 if not peer_left and self._end_reason != "ended_by_peer":
@@ -100,7 +101,7 @@ class Session:
         except* CallLost:
             pass
         finally:
-            self._ended = True
+            self._ended, self._turn, self._hearing = True, None, None  # they refer back to this object
             self._metrics.calls.dec()
             if self.call_id is not None:
                 self._shared.calls.leave(self.call_id)
@@ -301,9 +302,8 @@ class Session:
         if self._audio is None or voice is None:
             return None
         options = self._shared.settings.speech
-        normaliser = self._shared.normaliser
-        send, metrics = self._channel.send, self._metrics
-        return Speech(reply, voice, self._audio, options, normaliser, send, metrics, self.frame_sent)
+        send, metrics, sent = self._channel.send, self._metrics, self.frame_sent
+        return Speech(reply, voice, self._audio, options, self._shared.normaliser, send, metrics, sent)
 
     async def _run_turn(self, turn: Turn) -> None:
         reply = turn.reply
@@ -326,7 +326,7 @@ class Session:
 
     async def _cancel_turn(self) -> bool:
         """Stop the turn under way; True where that cut it short. Nothing of it leaves afterwards."""
-        turn, task = self._turn, self._turn_task
+        turn, task, self._turn_task = self._turn, self._turn_task, None
         if turn is None or task is None or task.done():
             return False
         cut = not turn.complete

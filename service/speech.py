@@ -16,6 +16,7 @@ from service.metrics import StreamMetrics
 from service.playback_ledger import mark_name
 from service.protocols.events import AudioFormat, Command, Fault, SendAudio, SendMark
 from service.reply import Reply
+from service.task_group import TaskGroup
 from tts_adapter.audio import Resampler, encode
 from tts_adapter.gain import VoiceLevel
 from tts_adapter.normaliser import Normaliser, Spoken
@@ -110,7 +111,7 @@ class Speech:
             CallLost: from `send`.
         """
         try:
-            async with asyncio.TaskGroup() as tasks:
+            async with TaskGroup() as tasks:
                 speaking = tasks.create_task(self._speak(), name="speak")
                 tasks.create_task(self._play(), name="play")
             if not speaking.result():
@@ -125,7 +126,7 @@ class Speech:
         """Everything from text to buffered audio; False where the voice failed on the way."""
         whole = True
         try:
-            async with asyncio.TaskGroup() as tasks:
+            async with TaskGroup() as tasks:
                 tasks.create_task(self._push_segments(), name="segments")
                 await self._listen()
         except* VoiceError:

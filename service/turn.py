@@ -17,6 +17,7 @@ from service.metrics import StreamMetrics
 from service.protocols.events import Command, SendToken
 from service.reply import Reply, ReplyToken
 from service.speech import Speech
+from service.task_group import TaskGroup
 from tts_adapter.pacer import Pacer
 
 Send = Callable[[Command], Awaitable[bool]]
@@ -75,7 +76,7 @@ class Turn:
         Raises:
             EngineDead, RequestRefused, CallLost: alone or in an ExceptionGroup.
         """
-        async with asyncio.TaskGroup() as tasks:
+        async with TaskGroup() as tasks:
             if self.speech is not None:
                 tasks.create_task(self.speech.run(), name="speech")
             if self._pacer is not None:

@@ -7,7 +7,7 @@ import pytest
 from starlette.websockets import WebSocketState
 
 from service.channel import CallLost, Channel
-from service.protocols.events import SendToken
+from service.protocols.events import Frame, SendToken
 from service.protocols.native import NativeDialect
 from tests.virtual_time import run_virtual
 
@@ -27,6 +27,24 @@ class Socket:
         for _ in range(self.waits):
             await asyncio.sleep(1.0)
         self.taken.append(data)
+
+
+@pytest.mark.parametrize("takes", [True, False])
+def test_a_frame_takes_the_short_way_where_there_is_one(takes: bool) -> None:
+    offered: list[Frame] = []
+
+    def send_now(frame: Frame) -> bool:
+        offered.append(frame)
+        return takes
+
+    async def main() -> Socket:
+        socket = Socket(0)
+        await Channel(socket, NativeDialect(), 10.0, send_now).send(TOKEN)  # type: ignore[arg-type]
+        return socket
+
+    socket = run_virtual(main())
+    assert len(offered) == 1
+    assert socket.taken == ([] if takes else offered)
 
 
 async def sent(waits: int, timeout_s: float = 10.0) -> tuple[Socket, Channel, float]:
