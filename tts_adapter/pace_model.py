@@ -4,6 +4,7 @@ Pure. One object may outlive many replies and serve many calls at a time: a sing
 """
 
 import math
+from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Sequence
 
@@ -27,6 +28,7 @@ _LATE_SHARE = 0.01
 _LEAST_SAFE_SHARE = 0.6
 _QUICK_SHARE = 0.75
 _LARGEST_RESERVE_S = 0.001
+_SAFE_RESERVES = 2
 _OPENING_STEPS = 12
 _REPLIES = 64
 _EXTRA_SHARE = 0.08
@@ -54,7 +56,8 @@ class PaceModel:
         self._token_error = 0.0
         self._needed_slack_s = 0.0
         self._reserve_s = 0.0
-        self._lateness_s = deque([_PRIOR_LATENESS_S], maxlen=_LATENESS_WINDOW)
+        self._lateness_s = deque([_PRIOR_LATENESS_S])
+        self._ordered_lateness_s = [_PRIOR_LATENESS_S]
         self._refresh_gap()
         self._credit_s = 0.0
         self._replies: deque[list[list[float]]] = deque(maxlen=_REPLIES)
@@ -99,7 +102,8 @@ class PaceModel:
     def safe_gap_s(self) -> float:
         """A gap to aim at where tokens are in hand: within the SLO although the caller may be late, all but 1 % of times.
 
-        Lateness of a busy caller is allowed for up to 8 ms of a 20 ms objective.
+        Lateness of a busy caller is allowed for up to 8 ms of a 20 ms objective; the way to the
+        listener is left twice what `longest_gap_s` leaves it.
         """
         return self._safe_gap_s
 
@@ -119,6 +123,9 @@ class PaceModel:
         """A token was released `late_s` after it was due."""
         late_s = min(late_s, self.slo_s)
         self._lateness_s.append(late_s)
+        insort(self._ordered_lateness_s, late_s)
+        if len(self._lateness_s) > _LATENESS_WINDOW:
+            del self._ordered_lateness_s[bisect_left(self._ordered_lateness_s, self._lateness_s.popleft())]
         self._unseen_lateness += 1
         if self._unseen_lateness >= _REFRESH_LATENESS or self._longest_gap_s + late_s > self.slo_s:
             self._refresh_gap()
@@ -159,12 +166,12 @@ class PaceModel:
 
     def _refresh_gap(self) -> None:
         self._unseen_lateness = 0
-        ordered = sorted(self._lateness_s)
+        ordered = self._ordered_lateness_s
         worst_s = min(_LATENESS_ALLOWANCE * ordered[-1], _LARGEST_LATENESS_SHARE * self.slo_s)
         usual_s = ordered[-1 - math.ceil(_LATE_SHARE * len(ordered))] if len(ordered) > 1 else ordered[0]
-        self._safe_gap_s = max(self.slo_s - usual_s, _LEAST_SAFE_SHARE * self.slo_s)
+        self._safe_gap_s = max(self.slo_s - usual_s - _SAFE_RESERVES * self._reserve_s, _LEAST_SAFE_SHARE * self.slo_s)
         self._longest_gap_s = self.slo_s - worst_s - self._reserve_s
-        self._pace_s = min(self.slo_s, self._longest_gap_s + sum(self._lateness_s) / len(self._lateness_s))
+        self._pace_s = min(self.slo_s, self._longest_gap_s + sum(ordered) / len(ordered))
 
     def _refresh(self) -> None:
         self._unseen = 0

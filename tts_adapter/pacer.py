@@ -9,8 +9,8 @@ How it decides:
 - The first token waits until the slack is what `PaceModel` says is needed, and never longer than `max_first_hold_ms`.
 - While the slack is short, the gap is stretched towards the SLO, because a token that leaves early now is missing later:
   less what the caller may be late, and from when the last token really left. With the slack in hand the gap is
-  `target_gap_ms` (less where the caller is later than that allows); with more it shrinks, so that delay does not build
-  up.
+  `target_gap_ms` (less where the caller is later than that allows, or a quick engine leaves time for the way to the
+  listener); with more it shrinks, so that delay does not build up.
 - Where a gap is late anyway, it may be stretched more, so that the next ones are not late too: by what earlier replies
   lacked from there on, as far as `PaceModel`'s account of what such waits cost allows.
 - An engine whose mean rate is below one token per SLO is followed at its mean rate.
@@ -163,7 +163,7 @@ class Pacer(Generic[T]):
             self._due = now
             return
         gap = self._gap(now)
-        if gap > self._target_s and not self.model.is_slow:
+        if gap > self._target() and not self.model.is_slow:
             # Nothing to make up: as much of the SLO is used as the caller's lateness allows.
             self._due = now + gap
         else:
@@ -177,8 +177,8 @@ class Pacer(Generic[T]):
         return self.model.wait_s(len(self._steps) + 1, len(self._buffer) * self.model.pace_s)
 
     def _target(self) -> float:
-        """The gap aimed at with the slack in hand: less than the target where the caller tends to be later than that
-        allows."""
+        """The gap aimed at with the slack in hand: less than the target where the caller, or the way to the listener, may
+        take more than that allows."""
         return min(self._target_s, self.model.safe_gap_s)
 
     def _gap(self, now: float) -> float:
@@ -187,7 +187,7 @@ class Pacer(Generic[T]):
             return target_s
         token_s = self.model.token_s or self._target_s
         slow = self.model.is_slow
-        longest = token_s if slow else max(self._target_s, self.model.longest_gap_s)
+        longest = token_s if slow else max(target_s, self.model.longest_gap_s)
         excess = self._slack(now + longest, now) - self.model.needed_slack_s
         if excess <= 0:
             return longest

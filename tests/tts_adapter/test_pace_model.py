@@ -102,5 +102,6 @@ def test_the_safe_gap_allows_for_all_but_the_latest_hundredth() -> None:
 
 @pytest.mark.parametrize(("step_s", "reserve_s"), [(0.019, 0.0), (0.015, 0.0), (0.014, 0.0005), (0.010, 0.001)])
 def test_a_quick_engine_leaves_time_for_the_way_to_the_listener(step_s: float, reserve_s: float) -> None:
-    shorter = PaceModel().longest_gap_s - learned([(step_s, 1)] * 50).longest_gap_s
-    assert shorter == pytest.approx(reserve_s)
+    model = learned([(step_s, 1)] * 50)
+    assert PaceModel().longest_gap_s - model.longest_gap_s == pytest.approx(reserve_s)
+    assert PaceModel().safe_gap_s - model.safe_gap_s == pytest.approx(2 * reserve_s)
