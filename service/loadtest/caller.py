@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping
 
-from picows import WSFrame, WSHandshakeError, WSListener, WSMsgType, WSTransport, ws_connect
+from picows import WSCloseCode, WSFrame, WSHandshakeError, WSListener, WSMsgType, WSTransport, ws_connect
 
 from service.bridges.bridge import Transcript
 from service.call_report import FRAME_S, OBJECTIVE_S, PAUSE, TurnTimes
@@ -19,6 +19,7 @@ from service.loadtest.record import CallRecord
 from service.loadtest.scenario import CallScript, TurnScript
 
 HYPOTHESIS_EVERY_S = 0.2
+LINGER_S = 0.7  # after the end, so that replies under way are not disturbed by everybody's leaving
 QUIET_S = 1.5  # a pause this long ends a reply in dialects that do not say so
 
 
@@ -155,6 +156,7 @@ class SimulatedCall(WSListener):
         finally:
             self._record.ended_s = self._now()
             await self._leave()
+            self._transport = None  # it refers back to this object, which would wait for a garbage collection
 
     async def _send_audio(self) -> None:
         due_s = self._now()
@@ -169,7 +171,7 @@ class SimulatedCall(WSListener):
             self._transport.underlying_transport.abort()
         elif not self._lost:
             self._send(self._line.end())
-            self._transport.send_close()
+            self._transport.send_close(WSCloseCode.OK)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(1.0):
                 await self._transport.wait_disconnected()
@@ -183,6 +185,8 @@ class SimulatedCall(WSListener):
         for turn in script.turns:
             due_s = self._now() if self._cut_short is not None else due_s + turn.think_s
             if due_s > self._stop_s:
+                # Holds the line: its place would go to a new caller, and all of them would come at once.
+                await self._sleep(self._stop_s + LINGER_S)
                 break
             if (outcome := await self._exchange(turn, due_s)) is not None:
                 return outcome

@@ -140,6 +140,13 @@ def test_text_load(tmp_path: Path) -> None:
     assert "The objective was met." in html
 
 
+def test_at_the_end_calls_are_held_and_not_replaced(tmp_path: Path) -> None:
+    with serving(Server()) as url:
+        load(url, "--think", "5", "5", "--duration", "0.5", "--json", str(tmp_path / "load.json"))
+    calls = outcome(tmp_path / "load.json")["figures"]["calls"]
+    assert calls["arrived"] == calls["done"] == 4
+
+
 def test_audio_load_over_two_processes(tmp_path: Path) -> None:
     path = tmp_path / "load.json"
     with serving(Server()) as url:
