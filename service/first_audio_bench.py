@@ -14,6 +14,7 @@ from typing import Any
 
 from engine.api import Engine, EngineError, GenerateRequest, Sampling
 from service.conversation import Conversation
+from service.interpreter import settle_interpreter
 from service.metrics import Metrics
 from service.normalising import make_normaliser
 from service.protocols.events import AudioFormat, Command
@@ -82,8 +83,11 @@ async def _bench(settings: Settings, turns: int, audio: AudioFormat) -> dict[str
     if voice is None:
         raise VoiceError("voice.names: this benchmark needs a voice")
     try:
+        # As the service does before it takes a call.
+        make_normaliser(settings)
         await engine.start()
         await voice.start()
+        settle_interpreter()
         runs: dict[str, list[_Run]] = {way: [] for way in WAYS}
         for number in range(turns):
             # Forwards and backwards, so that a drift of the machine's speed falls on all ways alike.
