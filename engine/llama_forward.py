@@ -3,8 +3,8 @@
 A decode step of a small model is thirty layers of operators that take some microseconds each; vLLM walks to them through
 modules, custom operators and lookups by name, which takes as long again. Here everything that does not change between
 steps is looked up once. What is computed is the same: the same products, the same attention, vLLM's own fused norms in
-place of its chain of small ones. Where the weights are held in our own layout (`engine.native`), all that lies between
-two attentions is one call.
+place of its chain of small ones. Where the weights are held in our own layout, compiled loops take over
+(`engine.llama_loops`).
 
 Loaded in the engine's process only.
 """
@@ -21,8 +21,7 @@ from vllm.model_executor.layers.linear import UnquantizedLinearMethod
 from vllm.model_executor.layers.rotary_embedding import RotaryEmbedding
 from vllm.model_executor.models.llama import LlamaAttention, LlamaDecoderLayer, LlamaForCausalLM, LlamaMLP, LlamaModel
 
-from engine.native.float16_product import Panels
-from engine.native.llama_layer import LayerWeights, LlamaLayers, Sizes, suits
+from engine.llama_loops import LlamaLoops, loops_for
 
 Product = Callable[[torch.Tensor], torch.Tensor]
 
@@ -62,6 +61,9 @@ class LlamaForward:
 
     Args:
         model: whose layers are run.
+
+    Attributes:
+        loops: the compiled ones, where there are any for this model.
     """
 
     def __init__(self, model: LlamaModel) -> None:
@@ -72,7 +74,7 @@ class LlamaForward:
             _Layer(layer, *own)
             for layer, own in zip(model.layers, zip(after[::2], after[1::2], strict=True), strict=True)
         ]
-        self._between_attentions = _native(model)
+        self.loops: LlamaLoops | None = loops_for(model)
 
     def __call__(
         self,
@@ -84,10 +86,13 @@ class LlamaForward:
         """[tokens, hidden] after the final norm; [tokens] `input_ids` and `positions`, or embeddings instead of ids."""
         residual = self._embed(input_ids) if inputs_embeds is None else inputs_embeds.clone()
         context = get_forward_context()
-        if self._between_attentions is not None:
+        if self.loops is not None:
             layers = self._layers
-            return self._between_attentions.run(
-                residual, positions, lambda index, qkv: layers[index].attend(*layers[index].split(qkv), context)
+            return self.loops.run(
+                residual,
+                positions,
+                context,
+                lambda index, qkv: layers[index].attend(*layers[index].split(qkv), context),
             )
         hidden = torch.empty_like(residual)
         _RMS_NORM(hidden, residual, *self._first)
@@ -146,33 +151,6 @@ class _Layer:
         own = None if metadata is None else metadata[attention.layer_name]
         attention.impl.forward(attention, query, key, value, attention.kv_cache, own, output=output)
         return output.view(len(output), -1)
-
-
-def _native(model: LlamaModel) -> LlamaLayers | None:
-    """The model's layers but for attention in our own layout, if its weights are held in it."""
-    rotary, norm = model.layers[0].self_attn.rotary_emb, model.norm
-    weights = []
-    for layer in model.layers:
-        attention, mlp = layer.self_attn, layer.mlp
-        panels = [
-            _panels(product) for product in (attention.qkv_proj, attention.o_proj, mlp.gate_up_proj, mlp.down_proj)
-        ]
-        qkv, output, gate_up, down = panels
-        if qkv is None or output is None or gate_up is None or down is None:
-            return None
-        norms = layer.input_layernorm.weight.data, layer.post_attention_layernorm.weight.data
-        weights.append(LayerWeights(qkv, output, gate_up, down, *norms))
-    sizes = Sizes(attention.q_size, attention.kv_size, attention.head_dim, norm.variance_epsilon)
-    one_kind = rotary.is_neox_style and all(layer.self_attn.rotary_emb is rotary for layer in model.layers)
-    if not one_kind or not suits(weights, sizes, rotary.cos_sin_cache):
-        return None
-    return LlamaLayers(weights, sizes, norm.weight.data, rotary.cos_sin_cache)
-
-
-def _panels(linear: Any) -> Panels | None:
-    """The weights of one of vLLM's linear layers, if they are held in our own layout and are all there is to it."""
-    held = getattr(linear, "float16_product", None)
-    return None if held is None or linear.bias is not None else held.panels
 
 
 def _product(linear: Any) -> Product:

@@ -21,6 +21,9 @@ def library() -> ctypes.CDLL | None:
     except OSError:  # no OpenMP was preloaded
         return None
     loops.product.argtypes = (*[_POINTER] * 3, *[ctypes.c_long] * 3)
-    loops.layer.argtypes = (*[_POINTER] * 3, ctypes.c_long, *[_POINTER] * 6)
-    loops.product.restype = loops.layer.restype = None
+    loops.layer.argtypes = [_POINTER] * 6
+    loops.model.argtypes = (*[_POINTER] * 3, ctypes.c_long, *[_POINTER] * 8)
+    loops.move_tokens.argtypes = (*[_POINTER] * 2, ctypes.c_long, *[_POINTER] * 2, ctypes.c_long)
+    loops.product.restype = loops.layer.restype = loops.move_tokens.restype = None
+    loops.model.restype = ctypes.c_double
     return loops if loops.supported() else None

@@ -1,11 +1,15 @@
-/* What lies between two attentions of a Llama model, in one parallel region: the output product, both norms, the gated
- * MLP, the next layer's product of queries, keys and values, and their rotation.
+/* The layers of a Llama model in one parallel region: products with float16 weights, norms, rotation, the gated MLP, and
+ * attention over the paged cache.
  *
  * A decode step of a small model is thirty layers of operators of some microseconds each; handing each one out to the
- * threads takes as long again, and much longer where another process has a core. Here threads meet seven times a layer,
+ * threads takes as long again, and much longer where another process has a core. Here threads meet ten times a layer,
  * and take their work in small pieces. Every row is computed as if it were alone.
  */
+#include "exponential.h"
 #include "float16_rows.h"
+#include "paged_attention.h"
+
+#include <omp.h>
 
 /* Of a model; all sizes in elements, all but `head` multiples of 16. */
 struct shape {
@@ -24,24 +28,6 @@ struct first_half {
     const uint16_t *product;
     const float *norm;
 };
-
-/* exp for what a sigmoid needs: x is held within +-87. Argument reduction and polynomial as in Cephes' expf. */
-static inline __attribute__((always_inline)) AVX2 __m256 exponential(__m256 x)
-{
-    x = _mm256_min_ps(_mm256_max_ps(x, _mm256_set1_ps(-87.0f)), _mm256_set1_ps(87.0f));
-    __m256 n = _mm256_round_ps(_mm256_mul_ps(x, _mm256_set1_ps(1.44269504f)), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-    x = _mm256_fnmadd_ps(n, _mm256_set1_ps(0.693359375f), x);
-    x = _mm256_fnmadd_ps(n, _mm256_set1_ps(-2.12194440e-4f), x);
-    __m256 p = _mm256_set1_ps(1.9875691500e-4f);
-    p = _mm256_fmadd_ps(p, x, _mm256_set1_ps(1.3981999507e-3f));
-    p = _mm256_fmadd_ps(p, x, _mm256_set1_ps(8.3334519073e-3f));
-    p = _mm256_fmadd_ps(p, x, _mm256_set1_ps(4.1665795894e-2f));
-    p = _mm256_fmadd_ps(p, x, _mm256_set1_ps(1.6666665459e-1f));
-    p = _mm256_fmadd_ps(p, x, _mm256_set1_ps(5.0000001201e-1f));
-    p = _mm256_fmadd_ps(p, _mm256_mul_ps(x, x), _mm256_add_ps(x, _mm256_set1_ps(1.0f)));
-    __m256i exponent = _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23);
-    return _mm256_mul_ps(p, _mm256_castsi256_ps(exponent));
-}
 
 /* y = silu(gate) * up, 16 values. */
 static AVX2 void gated(const float *gate, const float *up, float *y)
@@ -123,46 +109,84 @@ static AVX2 void gate_piece(const float *x, const uint16_t *matrix, float *y, lo
     }
 }
 
-/* One layer's second half (unless it is NULL) and the next one's first half.
+/* What a part works on: residual is [rows][hidden], scratch [rows][hidden + inner], positions [rows], and angles
+ * [positions][head]. */
+struct rows {
+    long count;
+    float *residual, *scratch;
+    const int64_t *positions;
+    const float *angles;
+};
+
+/* One layer's second half (unless it is NULL), given what it attended to, [rows][queries], and the next one's first half.
  *
- * attended: [rows][queries]; residual: [rows][hidden], added to; scratch: [rows][hidden + inner]; positions: [rows];
- * angles: [positions][head]. Puts queries, keys and values, rotated, into result, [rows][queries + 2 keys]; or after the
- * last layer, where there is no product, the normed residual, [rows][hidden].
+ * Puts queries, keys and values, rotated, into result, [rows][queries + 2 keys]; or after the last layer, where there is
+ * no product, the normed residual, [rows][hidden]. Run by all threads together.
  */
-void layer(const struct shape *shape, const struct second_half *second, const struct first_half *first, long rows,
-           const float *attended, float *residual, float *scratch, const int64_t *positions, const float *angles,
-           float *result)
+static void part(const struct shape *shape, const struct second_half *second, const struct first_half *first,
+                 const struct rows *rows, const float *attended, float *result)
 {
     long hidden = shape->hidden, inner = shape->inner, outputs = shape->queries + 2 * shape->keys;
-    long blocks = (rows + BLOCK - 1) / BLOCK;
-    float *normed = first->product ? scratch : result, *gated_up = scratch + rows * hidden;
+    long count = rows->count, blocks = (count + BLOCK - 1) / BLOCK;
+    float *residual = rows->residual, *scratch = rows->scratch, *gated_up = scratch + count * hidden;
+    float *normed = first->product ? scratch : result;
+    if (second) {
+#pragma omp for schedule(dynamic, CHUNK)
+        for (long piece = 0; piece < blocks * hidden / WIDTH; piece++)
+            multiply_piece(attended, second->output, residual, count, shape->queries, hidden, piece, 1);
+#pragma omp for schedule(static)
+        for (long row = 0; row < count; row++)
+            norm(residual + row * hidden, second->norm, scratch + row * hidden, hidden, shape->epsilon);
+#pragma omp for schedule(dynamic, CHUNK / 2)
+        for (long piece = 0; piece < blocks * inner / WIDTH; piece++)
+            gate_piece(scratch, second->gate_up, gated_up, count, hidden, inner, piece);
+#pragma omp for schedule(dynamic, CHUNK)
+        for (long piece = 0; piece < blocks * hidden / WIDTH; piece++)
+            multiply_piece(gated_up, second->down, residual, count, inner, hidden, piece, 1);
+    }
+#pragma omp for schedule(static)
+    for (long row = 0; row < count; row++)
+        norm(residual + row * hidden, first->norm, normed + row * hidden, hidden, shape->epsilon);
+    if (first->product) {
+#pragma omp for schedule(dynamic, CHUNK)
+        for (long piece = 0; piece < blocks * outputs / WIDTH; piece++)
+            multiply_piece(normed, first->product, result, count, hidden, outputs, piece, 0);
+#pragma omp for schedule(static)
+        for (long row = 0; row < count; row++)
+            rotate(result + row * outputs, rows->angles + rows->positions[row] * shape->head,
+                   (shape->queries + shape->keys) / shape->head, shape->head);
+    }
+}
+
+/* Such a part alone, for those who attend by other means. */
+void layer(const struct shape *shape, const struct second_half *second, const struct first_half *first,
+           const struct rows *rows, const float *attended, float *result)
+{
+#pragma omp parallel
+    part(shape, second, first, rows, attended, result);
+}
+
+/* All `layers` layers over the paged cache: `caches` of every layer, written at `slots`, [rows], and read by `step`.
+ * qkv: [rows][queries + 2 keys]; attended: [rows][queries]; puts the normed residual, [rows][hidden], into result. Gives
+ * the seconds that attention took. */
+double model(const struct shape *shape, const struct second_half *seconds, const struct first_half *firsts, long layers,
+             const struct rows *rows, const struct pages *pages, float *const *caches, const int64_t *slots,
+             const struct attention *step, float *qkv, float *attended, float *result)
+{
+    long outputs = shape->queries + 2 * shape->keys;
+    double spent = 0.0;
 #pragma omp parallel
     {
-        if (second) {
-#pragma omp for schedule(dynamic, CHUNK)
-            for (long piece = 0; piece < blocks * hidden / WIDTH; piece++)
-                multiply_piece(attended, second->output, residual, rows, shape->queries, hidden, piece, 1);
-#pragma omp for schedule(static)
-            for (long row = 0; row < rows; row++)
-                norm(residual + row * hidden, second->norm, scratch + row * hidden, hidden, shape->epsilon);
-#pragma omp for schedule(dynamic, CHUNK / 2)
-            for (long piece = 0; piece < blocks * inner / WIDTH; piece++)
-                gate_piece(scratch, second->gate_up, gated_up, rows, hidden, inner, piece);
-#pragma omp for schedule(dynamic, CHUNK)
-            for (long piece = 0; piece < blocks * hidden / WIDTH; piece++)
-                multiply_piece(gated_up, second->down, residual, rows, inner, hidden, piece, 1);
+        int clock = omp_get_thread_num() == 0;
+        for (long index = 0; index < layers; index++) {
+            part(shape, index ? seconds + index - 1 : NULL, firsts + index, rows, attended, qkv);
+            double begin = clock ? omp_get_wtime() : 0.0;
+            write_rows(pages, caches[index], slots, qkv + shape->queries, rows->count, outputs);
+            attend(pages, caches[index], step, qkv, outputs, attended, shape->queries);
+            if (clock)
+                spent += omp_get_wtime() - begin;
         }
-#pragma omp for schedule(static)
-        for (long row = 0; row < rows; row++)
-            norm(residual + row * hidden, first->norm, normed + row * hidden, hidden, shape->epsilon);
-        if (first->product) {
-#pragma omp for schedule(dynamic, CHUNK)
-            for (long piece = 0; piece < blocks * outputs / WIDTH; piece++)
-                multiply_piece(normed, first->product, result, rows, hidden, outputs, piece, 0);
-#pragma omp for schedule(static)
-            for (long row = 0; row < rows; row++)
-                rotate(result + row * outputs, angles + positions[row] * shape->head,
-                       (shape->queries + shape->keys) / shape->head, shape->head);
-        }
+        part(shape, seconds + layers - 1, firsts + layers, rows, attended, result);
     }
+    return spent;
 }

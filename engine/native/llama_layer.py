@@ -1,13 +1,15 @@
-"""What lies between two attentions of a Llama model (llama_layer.c), called with torch's tensors."""
+"""The layers of a Llama model (llama_layer.c), called with torch's tensors."""
 
 import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
 from engine.native.float16_product import Panels
 from engine.native.library import library
+from engine.native.paged_attention import Caches, Step
 
 _UNIT = 16
 """Sizes are multiples of it."""
@@ -48,6 +50,11 @@ class _FirstHalf(ctypes.Structure):
     _fields_ = [(name, ctypes.c_void_p) for name in ("product", "norm")]
 
 
+class _Rows(ctypes.Structure):
+    _fields_ = [("count", ctypes.c_long)]
+    _fields_ += [(name, ctypes.c_void_p) for name in ("residual", "scratch", "positions", "angles")]
+
+
 def suits(layers: Sequence[LayerWeights], sizes: Sizes, angles: torch.Tensor) -> bool:
     """Whether `LlamaLayers` can run them here.
 
@@ -70,7 +77,7 @@ def suits(layers: Sequence[LayerWeights], sizes: Sizes, angles: torch.Tensor) ->
 
 
 class LlamaLayers:
-    """All that a model's layers do but attention.
+    """A model's layers, from embeddings to the last norm.
 
     Args:
         layers: for which `suits` holds.
@@ -84,28 +91,24 @@ class LlamaLayers:
     ) -> None:
         loops = library()
         assert loops is not None
-        self._loop = loops.layer
+        self._layer, self._model = loops.layer, loops.model
         self._kept = (layers, last_norm, angles)
+        self._count, self._queries = len(layers), sizes.queries
         self._hidden, self._inner = layers[0].down.shape
         self._outputs = sizes.queries + 2 * sizes.keys
         shape = (self._hidden, self._inner, sizes.queries, sizes.keys, sizes.head, sizes.epsilon)
         self._shape = ctypes.pointer(_Shape(*shape))
-        self._angles = angles.data_ptr()
         seconds = [
             _SecondHalf(x.output.address, x.gate_up.address, x.down.address, x.before_mlp.data_ptr()) for x in layers
         ]
         firsts = [_FirstHalf(x.qkv.address, x.before_attention.data_ptr()) for x in layers]
         firsts.append(_FirstHalf(None, last_norm.data_ptr()))
-        # What comes before layer n, and after the last one.
-        self._between = [
-            (None if second is None else ctypes.pointer(second), ctypes.pointer(first))
-            for second, first in zip([None, *seconds], firsts, strict=True)
-        ]
+        self._seconds, self._firsts = (_SecondHalf * len(seconds))(*seconds), (_FirstHalf * len(firsts))(*firsts)
 
     def run(
         self, residual: torch.Tensor, positions: torch.Tensor, attend: Callable[[int, torch.Tensor], torch.Tensor]
     ) -> torch.Tensor:
-        """[rows, hidden] after the last norm.
+        """[rows, hidden] after the last norm, where somebody else attends.
 
         Args:
             residual: [rows, hidden] float32, contiguous: the embeddings; overwritten.
@@ -113,16 +116,40 @@ class LlamaLayers:
             attend: given a layer's place and [rows, queries + 2 keys] with queries, keys and values, already rotated
                 and overwritten after the return, gives what was attended to, [rows, queries] float32, contiguous.
         """
-        rows = len(residual)
-        scratch = residual.new_empty(rows * (self._hidden + self._inner))
-        qkv = residual.new_empty(rows, self._outputs)
-        fixed = (residual.data_ptr(), scratch.data_ptr(), positions.data_ptr(), self._angles)
-        loop, shape, result, attended = self._loop, self._shape, qkv.data_ptr(), None
-        *layers, end = self._between
-        for index, (second, first) in enumerate(layers):
-            loop(shape, second, first, rows, None if attended is None else attended.data_ptr(), *fixed, result)
-            attended = attend(index, qkv)
-        hidden = torch.empty_like(residual)
-        assert attended is not None
-        loop(shape, *end, rows, attended.data_ptr(), *fixed, hidden.data_ptr())
-        return hidden
+        rows, _scratch = self._rows(residual, positions)
+        qkv, result = residual.new_empty(len(residual), self._outputs), torch.empty_like(residual)
+        attended: torch.Tensor | None = None
+        for index in range(self._count + 1):
+            address = None if attended is None else attended.data_ptr()
+            second = ctypes.byref(self._seconds[index - 1]) if index else None
+            to = qkv if index < self._count else result
+            self._layer(self._shape, second, ctypes.byref(self._firsts[index]), rows, address, to.data_ptr())
+            if index < self._count:
+                attended = attend(index, qkv)
+        return result
+
+    def run_paged(
+        self, residual: torch.Tensor, positions: torch.Tensor, slots: torch.Tensor, caches: Caches, step: Step
+    ) -> tuple[torch.Tensor, float]:
+        """[rows, hidden] after the last norm, attention included; and the seconds that attention took.
+
+        Args:
+            residual: as in `run`.
+            positions: as in `run`.
+            slots: [rows] int64, contiguous: where keys and values are written.
+            caches: where they are written and read.
+            step: of these rows.
+        """
+        rows, _scratch = self._rows(residual, positions)
+        qkv, attended = (residual.new_empty(len(residual), size) for size in (self._outputs, self._queries))
+        result = torch.empty_like(residual)
+        model = (self._shape, self._seconds, self._firsts, self._count, rows)
+        over = (caches.pages, caches.layers, slots.data_ptr(), step.pointer)
+        seconds = self._model(*model, *over, qkv.data_ptr(), attended.data_ptr(), result.data_ptr())
+        return result, seconds
+
+    def _rows(self, residual: torch.Tensor, positions: torch.Tensor) -> tuple[Any, torch.Tensor]:
+        """The rows as a pointer, and what must live as long."""
+        scratch = residual.new_empty(len(residual) * (self._hidden + self._inner))
+        addresses = [x.data_ptr() for x in (residual, scratch, positions, self._kept[2])]
+        return ctypes.pointer(_Rows(len(residual), *addresses)), scratch

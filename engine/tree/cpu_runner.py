@@ -1,20 +1,36 @@
-"""The model runner with trees on a CPU: attention over dense copies of contexts, which also say what has to move."""
+"""The model runner with trees on a CPU.
 
+Where the compiled loops run the model, they attend to trees in vLLM's pages. Else, and in steps with long pieces of
+prompts, trees attend to dense copies of their contexts.
+"""
+
+from functools import lru_cache
 from typing import Any
 
 from engine.cpu_worker import SeedSafeCPUModelRunner
+from engine.llama_forward import LlamaForward
+from engine.llama_loops import LlamaLoops
+from engine.native.paged_attention import MOST_ROWS, Span, causal
 from engine.tree.attention import StepTrees, TreeAttentionImpl, TreeMetadataBuilder, View, metadata_of
 from engine.tree.mirror import Mirrors
 from engine.tree.pages import LAYOUT, Pages, probe
 from engine.tree.runner import TreeRunner
-from engine.tree.step import Step
+from engine.tree.step import Step, Tree
 from engine.tree.stopwatch import timed
+from engine.tree.topology import Topology
+
+
+@lru_cache(maxsize=512)
+def seen_by(topology: Topology) -> tuple[int, ...]:
+    """For each row of a tree, bit n: node n + 1 is on its path."""
+    return tuple(sum(1 << row - 1 for row in lineage if row) for lineage in topology.lineages)
 
 
 class TreeCPUModelRunner(TreeRunner, SeedSafeCPUModelRunner):
     """The runner of `engine.tree.worker.TreeCPUWorker`."""
 
     _trees: StepTrees | None = None
+    _in_pages = False
 
     def initialize_kv_cache(self, kv_cache_config: Any, *args: Any, **kwargs: Any) -> None:
         """As vLLM's; then there is a cache to copy from."""
@@ -45,12 +61,22 @@ class TreeCPUModelRunner(TreeRunner, SeedSafeCPUModelRunner):
         self.drafter.tally.set("mirrors", len(self._mirrors))
         return super()._update_states(scheduler_output)
 
+    @property
+    def _loops(self) -> LlamaLoops | None:
+        forward = self.get_model().model.forward
+        return forward.loops if isinstance(forward, LlamaForward) else None
+
     def _build_attention_metadata(self, *args: Any, **kwargs: Any) -> Any:
         built = super()._build_attention_metadata(*args, **kwargs)
         if self._step is None or not self._step.trees:
             return built
         (metadata,) = {id(layer): layer for layer in built[0].values()}.values()
-        self._trees = metadata.trees = self._build_trees(self._step, built[1])
+        loops = self._loops
+        self._in_pages = loops is not None and loops.caches is not None and metadata.max_query_len <= MOST_ROWS
+        if self._in_pages:
+            metadata.spans = _spans(self._step, metadata.seq_lens.tolist())
+        else:
+            self._trees = metadata.trees = self._build_trees(self._step, built[1])
         return built
 
     def _build_trees(self, step: Step, common: Any) -> StepTrees:
@@ -67,22 +93,49 @@ class TreeCPUModelRunner(TreeRunner, SeedSafeCPUModelRunner):
         return self.input_batch.block_table[0].block_table.np[row]
 
     def _model_forward(self, *args: Any, **kwargs: Any) -> Any:
-        if self._trees is None:
+        if self._step is None or not self._step.trees:
             return super()._model_forward(*args, **kwargs)
         with timed(self.drafter.tally, "forward_s"):
             output = super()._model_forward(*args, **kwargs)
-        self.drafter.tally.add("attention_s", self._trees.seconds)
+        if self._trees is not None:
+            self.drafter.tally.add("attention_s", self._trees.seconds)
+        elif self._loops is not None:
+            self.drafter.tally.add("attention_s", self._loops.attention_s)
         self._trees = None
         return output
 
     def keep_paths(self, step: Step, paths: dict[int, list[int]]) -> int:
-        """Within the copies, and from there into the cache."""
-        moves = 0
-        for row, path in paths.items():
-            tree = step.trees[row]
-            mirror = self._mirrors.of(tree.request_id)
-            moved = mirror.commit(path)
-            if moved is not None:
-                self._pages.write(mirror.store, *moved, self._pages.slots(self._blocks(row), *moved))
-                moves += 1
-        return moves
+        """Within the pages; or within the copies, and from there into the pages."""
+        move = self._move_in_pages if self._in_pages else self._move_copy
+        return sum(move(step.trees[row], path) for row, path in paths.items())
+
+    def _move_in_pages(self, tree: Tree, path: list[int]) -> bool:
+        first = next((index for index, row in enumerate(path) if row != index + 1), None)
+        if first is None:
+            return False
+        caches = None if self._loops is None else self._loops.caches
+        assert caches is not None
+        slots = self._pages.slots(self._blocks(tree.row), tree.context, tree.context + tree.rows).tolist()
+        # In this order: a row moves towards the root, to where nothing that has yet to move stands.
+        caches.move([slots[row] for row in path[first:]], slots[first + 1 : len(path) + 1])
+        return True
+
+    def _move_copy(self, tree: Tree, path: list[int]) -> bool:
+        mirror = self._mirrors.of(tree.request_id)
+        moved = mirror.commit(path)
+        if moved is None:
+            return False
+        self._pages.write(mirror.store, *moved, self._pages.slots(self._blocks(tree.row), *moved))
+        return True
+
+
+def _spans(step: Step, lengths: list[int]) -> list[Span]:
+    """What the requests of a step attend to, trees among them."""
+    spans = []
+    for row, length in enumerate(lengths):
+        begin, end, tree = step.starts[row], step.starts[row + 1], step.trees.get(row)
+        if tree is None:
+            spans.append(causal(row, begin, end, length))
+        else:
+            spans.append(Span(row, begin, tree.context + 1, seen_by(tree.topology)))
+    return spans

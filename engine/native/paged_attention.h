@@ -1,0 +1,46 @@
+/* Attention of a few rows over vLLM's paged key-value cache in float32, in its CPU layout "vec": a page of one layer is
+ * [key-value heads][2 * head * tokens], for each head first the keys, transposed to [head][tokens], then the values as
+ * [tokens][head]. `engine.tree.pages` checks that against vLLM's own writer.
+ *
+ * The context is cut into parts of PART tokens at most, counted from its start; parts are attended to by themselves and
+ * joined in order (Dao et al., "Flash-Decoding for long-context inference", 2023), so that all cores have work and a row's
+ * result does not depend on the rows beside it.
+ */
+#include <stddef.h>
+#include <stdint.h>
+
+#define PART 128
+
+/* Of one layer; sizes in elements. `tokens` and `head` are multiples of 16, `tokens` at most PART. */
+struct pages {
+    long heads, tokens, head;
+};
+
+/* One request's rows: of the step's rows `count` from `begin` on. All see its first `visible` tokens, its pages in order
+ * are `blocks`. Bit n of `seen` of a row says whether the row sees token `visible + n` as well. */
+struct span {
+    long begin, count, visible;
+    const int32_t *blocks;
+    const uint64_t *seen;
+};
+
+/* A piece of work: one span, one key-value head, one part of the context. Its results begin at `place` in `partial`: for
+ * every query [head] sums, then their greatest score and the sum of weights. */
+struct unit {
+    long span, head, begin, place;
+};
+
+/* A step. units[firsts[i]] to units[firsts[i + 1] - 1] are the parts of the i-th pair of span and head, in order. */
+struct attention {
+    const struct span *spans;
+    const struct unit *units;
+    const long *firsts;
+    long pairs;
+    float *partial;
+    float scale;
+};
+
+/* These two are run by all threads together. */
+void write_rows(const struct pages *pages, float *cache, const int64_t *slots, const float *keys, long rows, long stride);
+void attend(const struct pages *pages, const float *cache, const struct attention *step, const float *queries, long stride,
+            float *attended, long width);

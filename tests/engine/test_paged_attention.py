@@ -1,0 +1,163 @@
+"""Attention of the compiled loops over vLLM's pages, against dense attention in float64; without an engine."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from vllm import _custom_ops as ops
+
+from engine.native.float16_product import Panels, available
+from engine.native.llama_layer import LayerWeights, LlamaLayers, Sizes
+from engine.native.paged_attention import MOST_ROWS, Caches, Span, causal
+from engine.tree.pages import LAYOUT, Pages
+
+pytestmark = pytest.mark.skipif(not available(), reason="not compiled here, or for another processor")
+
+HEADS, GROUP, HEAD, HIDDEN = 2, 3, 32, 32
+SIZES = Sizes(queries=HEADS * GROUP * HEAD, keys=HEADS * HEAD, head=HEAD, epsilon=1e-5)
+LAYERS = 2
+
+
+def random(seed: int, *shape: int) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def weights(seed: int) -> LayerWeights:
+    shapes = [(SIZES.queries + 2 * SIZES.keys, HIDDEN), (HIDDEN, SIZES.queries), (64, HIDDEN), (HIDDEN, 32)]
+    qkv, output, gate_up, down = (Panels(random(seed + n, *shape) / 4) for n, shape in enumerate(shapes))
+    return LayerWeights(qkv, output, gate_up, down, torch.ones(HIDDEN), torch.ones(HIDDEN))
+
+
+ANGLES = torch.cat((torch.ones(4096, HEAD // 2), torch.zeros(4096, HEAD // 2)), 1)
+MODEL = LlamaLayers([weights(10 * layer) for layer in range(LAYERS)], SIZES, torch.ones(HIDDEN), ANGLES)
+
+
+class Cache:
+    """Pages full of numbers that nobody wrote, for requests of some lengths."""
+
+    def __init__(self, tokens: int, lengths: list[int]) -> None:
+        self.tokens = tokens
+        need = [-(-length // tokens) for length in lengths]
+        order = torch.randperm(sum(need), generator=torch.Generator().manual_seed(3)).int() + 1
+        self.table = torch.zeros(len(lengths), max(need), dtype=torch.int32)
+        for row, blocks in enumerate(order.split(need)):
+            self.table[row, : len(blocks)] = blocks
+        shape = (sum(need) + 1, HEADS, tokens, 2 * HEAD)
+        self.caches = [torch.full(shape, torch.nan) for _ in range(LAYERS)]
+        self.loops = Caches(self.caches, HEADS * GROUP, HEAD**-0.5)
+        self.pages = Pages(self.caches)
+
+    def slots(self, row: int, begin: int, end: int) -> torch.Tensor:
+        return self.pages.slots(self.table[row].tolist(), begin, end)
+
+    def fill(self, row: int, length: int) -> None:
+        """Write the first tokens of a request as vLLM does."""
+        for layer, cache in enumerate(self.caches):
+            keys, values = random(1000 * row + layer, 2, length, HEADS, HEAD)
+            halves = cache.view(len(cache), HEADS, 2 * self.tokens, -1).chunk(2, dim=2)
+            ops.cpu_attn_reshape_and_cache(keys, values, *halves, self.slots(row, 0, length), LAYOUT)
+
+    def dense(self, row: int, length: int) -> torch.Tensor:
+        store = self.pages.dense(length)
+        self.pages.read(self.table[row].tolist(), 0, length, store)
+        return store.double()
+
+
+def attended(qkv: torch.Tensor, layer: int, spans: list[Span], cache: Cache) -> torch.Tensor:
+    """What the rows of a layer see, once their own keys and values are in the cache."""
+    result = torch.empty(len(qkv), SIZES.queries)
+    for span in spans:
+        length = span.visible + len(span.seen) - 1
+        keys, values = cache.dense(span.row, length)[layer]
+        for place, bits in enumerate(span.seen):
+            extra = [bool(bits >> n & 1) for n in range(length - span.visible)]
+            seen = torch.tensor([True] * span.visible + extra)
+            query = qkv[span.begin + place, : SIZES.queries].double().view(HEADS, GROUP, HEAD)
+            scores = (query @ keys.transpose(1, 2) * HEAD**-0.5).masked_fill(~seen, -torch.inf)
+            result[span.begin + place] = (scores.softmax(-1) @ values).flatten().float()
+    return result
+
+
+def run(cache: Cache, spans: list[Span]) -> tuple[torch.Tensor, torch.Tensor]:
+    """[rows, hidden] by the loops alone, and with dense attention between them."""
+    rows = sum(len(span.seen) for span in spans)
+    slots = torch.cat([cache.slots(s.row, s.visible - 1, s.visible - 1 + len(s.seen)) for s in spans])
+    residual, positions = random(5, rows, HIDDEN), torch.zeros(rows, dtype=torch.int64)
+    step = cache.loops.step(spans, cache.table)
+    paged, seconds = MODEL.run_paged(residual.clone(), positions, slots, cache.loops, step)
+    assert seconds > 0
+    dense = MODEL.run(residual.clone(), positions, lambda layer, qkv: attended(qkv, layer, spans, cache))
+    return paged, dense
+
+
+@st.composite
+def steps(draw: st.DrawFn) -> tuple[Cache, list[Span]]:
+    contexts = draw(st.lists(st.sampled_from([0, 1, 15, 31, 127, 128, 200, 300]), min_size=1, max_size=3))
+    counts = [draw(st.integers(1, 9)) for _ in contexts]
+    lengths = [context + count for context, count in zip(contexts, counts, strict=True)]
+    cache, spans, begin = Cache(draw(st.sampled_from([16, 32, 128])), lengths), [], 0
+    for row, (context, count) in enumerate(zip(contexts, counts, strict=True)):
+        if context:
+            cache.fill(row, context)
+        if draw(st.booleans()):
+            spans.append(causal(row, begin, begin + count, context + count))
+        else:  # a tree: each node sees its parent's path and itself
+            seen = [0]
+            for node in range(count - 1):
+                seen.append(seen[draw(st.integers(0, node))] | 1 << node)
+            spans.append(Span(row, begin, context + 1, tuple(seen)))
+        begin += count
+    return cache, spans
+
+
+@settings(max_examples=40)
+@given(steps())
+def test_rows_see_what_they_should_and_nothing_else(step: tuple[Cache, list[Span]]) -> None:
+    paged, dense = run(*step)
+    torch.testing.assert_close(paged, dense, atol=1e-4, rtol=1e-4)
+
+
+def test_as_many_rows_as_a_span_may_have() -> None:
+    cache = Cache(32, [100 + MOST_ROWS])
+    cache.fill(0, 100)
+    paged, dense = run(cache, [causal(0, 0, MOST_ROWS, 100 + MOST_ROWS)])
+    torch.testing.assert_close(paged, dense, atol=1e-4, rtol=1e-4)
+
+
+def test_a_row_does_not_depend_on_the_rows_beside_it() -> None:
+    lengths = [140, 20, 300]
+    cache = Cache(32, lengths)
+    for row, length in enumerate(lengths):
+        cache.fill(row, length - 1)
+    residual, positions = random(5, 3, HIDDEN), torch.tensor([139, 19, 299])
+    slots = torch.cat([cache.slots(row, length - 1, length) for row, length in enumerate(lengths)])
+    spans = [causal(row, row, row + 1, length) for row, length in enumerate(lengths)]
+    step = cache.loops.step(spans, cache.table)
+    together, _ = MODEL.run_paged(residual.clone(), positions, slots, cache.loops, step)
+    for row, length in enumerate(lengths):
+        step = cache.loops.step([causal(row, 0, 1, length)], cache.table)
+        one = slice(row, row + 1)
+        alone, _ = MODEL.run_paged(residual[one].clone(), positions[one], slots[one], cache.loops, step)
+        assert torch.equal(alone[0], together[row])
+
+
+@given(st.lists(st.integers(0, 39), min_size=1, max_size=12, unique=True).map(sorted))
+def test_tokens_move_towards_the_front(path: list[int]) -> None:
+    cache = Cache(16, [80])
+    cache.fill(0, 80)
+    before = cache.dense(0, 80)
+    slots = cache.slots(0, 0, 80).tolist()
+    cache.loops.move([slots[40 + place] for place in path], slots[40 : 40 + len(path)])
+    after = cache.dense(0, 80)
+    assert torch.equal(after[:, :, :, 40 : 40 + len(path)], before[:, :, :, [40 + place for place in path]])
+    assert torch.equal(after[:, :, :, :40], before[:, :, :, :40])
+    rest = slice(40 + len(path), 80)
+    assert torch.equal(after[:, :, :, rest], before[:, :, :, rest])
+
+
+def test_other_caches_are_left_to_others() -> None:
+    assert Caches.suit([torch.empty(4, 2, 32, 64)])
+    assert not Caches.suit([torch.empty(4, 2, 32, 64, dtype=torch.bfloat16)])
+    assert not Caches.suit([torch.empty(4, 2, 24, 64)])
+    assert not Caches.suit([torch.empty(4, 2, 256, 64)])
+    assert not Caches.suit([torch.empty(4, 2, 32, 40)])
