@@ -104,8 +104,10 @@ class Turn:
     def _feed(self, tokens: list[ReplyToken], now: float) -> None:
         spoken = [token for token in tokens if token.text]
         if self._pacer is not None and spoken:
+            due = self._pacer.next_wakeup()
             self._pacer.push(spoken, now)
-            self._alarm.ring()
+            if self._pacer.next_wakeup() != due:
+                self._alarm.ring()
         if self.speech is not None:
             self.speech.push("".join(token.text for token in spoken))
 
