@@ -7,6 +7,8 @@ import math
 from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Sequence
+from itertools import accumulate
+from operator import mul, sub
 
 from tts_adapter.lags import cheapest_slack_s, record_lags
 
@@ -176,9 +178,10 @@ class PaceModel:
     def _refresh(self) -> None:
         self._unseen = 0
         count = len(self._steps)
-        self._step_s = sum(step for step, _ in self._steps) / count
-        self._tokens_per_step = sum(tokens for _, tokens in self._steps) / count
-        spread = sum((tokens - self._tokens_per_step) ** 2 for _, tokens in self._steps) / max(1, count - 1)
+        times_s, tokens = zip(*self._steps, strict=True)
+        self._step_s = sum(times_s) / count
+        self._tokens_per_step = sum(tokens) / count
+        spread = (sum(map(mul, tokens, tokens)) - sum(tokens) ** 2 / count) / max(1, count - 1)
         self._token_error = math.sqrt(spread / count)
         quick_s = _QUICK_SHARE * self.slo_s - self._step_s / self._tokens_per_step
         reserve_s = max(0.0, min(quick_s / 2, _LARGEST_RESERVE_S))
@@ -199,5 +202,7 @@ class PaceModel:
         """Variance of the slack's change per step, from sums over blocks of neighbouring steps."""
         changes = [self.slo_s * tokens - step - gain_s for step, tokens in self._steps]
         size = min(_BLOCK_STEPS, len(changes))
-        sums = [sum(changes[i : i + size]) for i in range(len(changes) - size + 1)]
-        return sum(value * value for value in sums) / (len(sums) * size)
+        until = [0.0, *accumulate(changes)]
+        sums = list(map(sub, until[size:], until))
+        squares: float = sum(map(mul, sums, sums))
+        return squares / (len(sums) * size)
