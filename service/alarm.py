@@ -1,6 +1,9 @@
 """One sleeper that can be woken early: the only way shells wait for "next wakeup or news, whichever is first"."""
 
 import asyncio
+import math
+
+from service.event_loop import PreciseLoop
 
 
 class Alarm:
@@ -21,7 +24,7 @@ class Alarm:
         """Return at `when` (loop time, seconds; None: never) or when rung, whichever is first."""
         if not self._rung and (when is None or when > self._loop.time()):
             self._sleeper = self._loop.create_future()
-            timer = None if when is None else self._loop.call_at(when, self._wake, self._sleeper)
+            timer = None if when is None else self._timer(when, self._sleeper)
             try:
                 await self._sleeper
             finally:
@@ -29,6 +32,13 @@ class Alarm:
                 if timer is not None:
                     timer.cancel()
         self._rung = False
+
+    def _timer(self, when: float, sleeper: "asyncio.Future[None]") -> asyncio.TimerHandle:
+        if isinstance(self._loop, PreciseLoop):
+            return self._loop.call_at(when, self._wake, sleeper)
+        # Whole milliseconds, rounded up: uvloop's own timers are no finer, and one that came early would be waited for
+        # again and again.
+        return self._loop.call_later(math.ceil((when - self._loop.time()) * 1000) / 1000, self._wake, sleeper)
 
     @staticmethod
     def _wake(sleeper: "asyncio.Future[None]") -> None:

@@ -5,6 +5,7 @@ import os
 
 import pytest
 
+from service.alarm import Alarm
 from service.event_loop import PreciseLoop
 
 
@@ -78,6 +79,18 @@ def test_without_a_timer_of_the_kernel_it_is_late_but_never_early(loop: PreciseL
         loop.call_at(due, done.set)
         await done.wait()
         assert loop.time() >= due
+
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        runner.run(main())
+
+
+def test_an_alarm_sleeps_no_less_than_it_was_told(loop: PreciseLoop) -> None:
+    async def main() -> None:
+        alarm = Alarm()
+        for delay_s in (0.0013, 0.0002, -1.0):
+            when = loop.time() + delay_s
+            await alarm.wait_until(when)
+            assert loop.time() >= when
 
     with asyncio.Runner(loop_factory=lambda: loop) as runner:
         runner.run(main())
