@@ -20,7 +20,7 @@ def settle_interpreter() -> None:
 
     See the documentation of `gc.freeze`, `gc.set_threshold` and `sys.setswitchinterval`. A pass over so many young objects
     takes 3 to 12 ms, so it is as important that calls leave next to nothing for it (`service.task_group`,
-    `service.keepalive`): then it comes when hundreds of calls more are held than before, and hardly ever otherwise.
+    `service.keepalive`).
     """
     sys.setswitchinterval(SWITCH_S)
     gc.collect()
