@@ -10,6 +10,7 @@ import asyncio
 import json
 import statistics
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from engine.api import Engine, EngineError, GenerateRequest, Sampling
@@ -60,6 +61,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--turns", type=int, default=len(QUESTIONS), help="replies in each way")
     parser.add_argument("--rate", type=int, default=8000, help="sample rate of the call (Hz)")
     parser.add_argument("--speculation", default="none", help="as engine.speculation")
+    parser.add_argument(
+        "--ways", nargs="+", choices=WAYS, default=WAYS, metavar="WAY", help="of %(choices)s (default: all)"
+    )
     parser.add_argument("--json", action="store_true", help="end with one JSON document")
 
 
@@ -67,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Print stages and underruns by way; 1 where engine or voice cannot start."""
     try:
         settings = load_settings({"engine.speculation": arguments.speculation})
-        results = asyncio.run(_bench(settings, arguments.turns, AudioFormat("pcm16", arguments.rate)))
+        results = asyncio.run(_bench(settings, arguments.turns, AudioFormat("pcm16", arguments.rate), arguments.ways))
     except (SettingsError, EngineError, VoiceError) as error:
         print(f"voicepace: {error}", file=sys.stderr)
         return 1
@@ -78,7 +82,9 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-async def _bench(settings: Settings, turns: int, audio: AudioFormat) -> dict[str, dict[str, float]]:
+async def _bench(
+    settings: Settings, turns: int, audio: AudioFormat, ways: Sequence[str]
+) -> dict[str, dict[str, float]]:
     engine, voice = make_engine(settings), make_voice(settings.voice)
     if voice is None:
         raise VoiceError("voice.names: this benchmark needs a voice")
@@ -88,11 +94,12 @@ async def _bench(settings: Settings, turns: int, audio: AudioFormat) -> dict[str
         await engine.start()
         await voice.start()
         settle_interpreter()
-        runs: dict[str, list[_Run]] = {way: [] for way in WAYS}
+        runs: dict[str, list[_Run]] = {way: [] for way in ways}
         for number in range(turns):
             # Forwards and backwards, so that a drift of the machine's speed falls on all ways alike.
-            for way in WAYS if number % 2 else reversed(WAYS):
+            for way in ways if number % 2 else reversed(ways):
                 runs[way].append(await _Run(settings, engine, voice, audio, way, number).run())
+            print(f"{number + 1} of {turns} turns", file=sys.stderr, flush=True)
         return {way: _figures(done) for way, done in runs.items()}
     finally:
         await engine.stop()
