@@ -125,11 +125,13 @@ class _Layer:
 
     def run(self, hidden: torch.Tensor, residual: torch.Tensor, positions: torch.Tensor, context: Any) -> torch.Tensor:
         """[tokens, hidden] normed input to the normed input of the next layer; `residual` is added to in place."""
-        query, key, value = self.split(self._qkv(hidden))
+        qkv = self._qkv(hidden)
+        # Heads side by side in a row: among them vLLM's operator finds its way by strides of its own.
+        query, key, _ = qkv.split(self._split, -1)
         rotary = self._rotary
         angles = rotary._match_cos_sin_cache_dtype(query)
         _ROTARY(positions, query, key, rotary.head_size, angles, rotary.is_neox_style)
-        hidden = self._o(self.attend(query, key, value, context))
+        hidden = self._o(self.attend(*self.split(qkv), context))
         _ADD_NORM(hidden, residual, *self._after_attention)
         gate, up = self._gate_up(hidden).chunk(2, -1)
         hidden = self._down(silu(gate).mul_(up))
