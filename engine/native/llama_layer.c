@@ -70,31 +70,10 @@ static AVX2 void rotate(float *x, const float *angles, long heads, long head)
         }
 }
 
-/* A piece of x times a matrix: at most BLOCK rows against one panel. Put into y, or added to it. */
-static AVX2 void multiply_piece(const float *x, const uint16_t *matrix, float *y, long rows, long inputs, long outputs,
-                                long piece, int added)
-{
-    long count = outputs / WIDTH, first = piece / count * BLOCK, panel = piece % count;
-    long block = smaller(rows - first, BLOCK), groups = group_count(block), step = PANEL_BYTES / groups;
-    const char *ahead = (const char *)(matrix + (panel + 1) * WIDTH * inputs);
-    float sums[ROWS * WIDTH];
-    for (long row = first, left = groups; left; left--) {
-        long size = group_size(first + block - row, left);
-        float *to = y + row * outputs + panel * WIDTH;
-        by_rows[size - 1](x + row * inputs, inputs, matrix + panel * WIDTH * inputs, ahead, step, added ? sums : to,
-                          added ? WIDTH : outputs);
-        for (long r = 0; added && r < size; r++)
-            for (int i = 0; i < WIDTH; i++)
-                to[r * outputs + i] += sums[r * WIDTH + i];
-        ahead += step * inputs;
-        row += size;
-    }
-}
-
-/* The same for a panel of gates and its panel of ups: y = silu(gate) * up. */
+/* A piece as of `multiply_piece`, for a panel of gates and its panel of ups: y = silu(gate) * up. */
 static AVX2 void gate_piece(const float *x, const uint16_t *matrix, float *y, long rows, long inputs, long inner, long piece)
 {
-    long count = inner / WIDTH, first = piece / count * BLOCK, panel = piece % count;
+    long count = panel_count(inner), first = piece / count * BLOCK, panel = piece % count;
     long block = smaller(rows - first, BLOCK), groups = group_count(block), step = PANEL_BYTES / groups;
     const uint16_t *gate = matrix + panel * WIDTH * inputs, *up = matrix + (panel + count) * WIDTH * inputs;
     float gates[ROWS * WIDTH], ups[ROWS * WIDTH];
@@ -127,21 +106,21 @@ static void part(const struct shape *shape, const struct second_half *second, co
                  const struct rows *rows, const float *attended, float *result)
 {
     long hidden = shape->hidden, inner = shape->inner, outputs = shape->queries + 2 * shape->keys;
-    long count = rows->count, blocks = (count + BLOCK - 1) / BLOCK;
+    long count = rows->count;
     float *residual = rows->residual, *scratch = rows->scratch, *gated_up = scratch + count * hidden;
     float *normed = first->product ? scratch : result;
     if (second) {
 #pragma omp for schedule(dynamic, CHUNK)
-        for (long piece = 0; piece < blocks * hidden / WIDTH; piece++)
+        for (long piece = 0; piece < piece_count(count, hidden); piece++)
             multiply_piece(attended, second->output, residual, count, shape->queries, hidden, piece, 1);
 #pragma omp for schedule(static)
         for (long row = 0; row < count; row++)
             norm(residual + row * hidden, second->norm, scratch + row * hidden, hidden, shape->epsilon);
 #pragma omp for schedule(dynamic, CHUNK / 2)
-        for (long piece = 0; piece < blocks * inner / WIDTH; piece++)
+        for (long piece = 0; piece < piece_count(count, inner); piece++)
             gate_piece(scratch, second->gate_up, gated_up, count, hidden, inner, piece);
 #pragma omp for schedule(dynamic, CHUNK)
-        for (long piece = 0; piece < blocks * hidden / WIDTH; piece++)
+        for (long piece = 0; piece < piece_count(count, hidden); piece++)
             multiply_piece(gated_up, second->down, residual, count, inner, hidden, piece, 1);
     }
 #pragma omp for schedule(static)
@@ -149,7 +128,7 @@ static void part(const struct shape *shape, const struct second_half *second, co
         norm(residual + row * hidden, first->norm, normed + row * hidden, hidden, shape->epsilon);
     if (first->product) {
 #pragma omp for schedule(dynamic, CHUNK)
-        for (long piece = 0; piece < blocks * outputs / WIDTH; piece++)
+        for (long piece = 0; piece < piece_count(count, outputs); piece++)
             multiply_piece(normed, first->product, result, count, hidden, outputs, piece, 0);
 #pragma omp for schedule(static)
         for (long row = 0; row < count; row++)

@@ -1,51 +1,26 @@
 #include "paged_attention.h"
 
 #include "exponential.h"
+#include "register_block.h"
 
 #include <math.h>
 #include <string.h>
 
-#define AVX2 __attribute__((target("avx2,fma")))
-#define WIDTH 16
-#define ROWS 6
 /* Queries of one span that share a key-value head, at a time: the scores of a part stay in the first-level cache. */
 #define QUERIES 24
 
-/* y[r][0..15] = sum over i of x[r][i] * b[i][0..15]. */
-static inline __attribute__((always_inline)) AVX2 void multiply(int rows, const float *x, long x_stride, long inputs,
-                                                                const float *b, long b_stride, float *y, long y_stride)
-{
-    __m256 sums[ROWS][2];
-#pragma GCC unroll 6
-    for (int r = 0; r < rows; r++)
-        sums[r][0] = sums[r][1] = _mm256_setzero_ps();
-    for (long i = 0; i < inputs; i++) {
-        __m256 low = _mm256_loadu_ps(b + i * b_stride), high = _mm256_loadu_ps(b + i * b_stride + WIDTH / 2);
-#pragma GCC unroll 6
-        for (int r = 0; r < rows; r++) {
-            __m256 value = _mm256_broadcast_ss(x + r * x_stride + i);
-            sums[r][0] = _mm256_fmadd_ps(value, low, sums[r][0]);
-            sums[r][1] = _mm256_fmadd_ps(value, high, sums[r][1]);
-        }
-    }
-#pragma GCC unroll 6
-    for (int r = 0; r < rows; r++) {
-        _mm256_storeu_ps(y + r * y_stride, sums[r][0]);
-        _mm256_storeu_ps(y + r * y_stride + WIDTH / 2, sums[r][1]);
-    }
-}
-
+/* As `multiply`, for any number of rows and a matrix in float32. */
 static AVX2 void multiply_any(long rows, const float *x, long x_stride, long inputs, const float *b, long b_stride, float *y,
                               long y_stride)
 {
     for (long r = 0; r < rows; r += ROWS, x += ROWS * x_stride, y += ROWS * y_stride)
         switch (rows - r) {
-        case 1: multiply(1, x, x_stride, inputs, b, b_stride, y, y_stride); break;
-        case 2: multiply(2, x, x_stride, inputs, b, b_stride, y, y_stride); break;
-        case 3: multiply(3, x, x_stride, inputs, b, b_stride, y, y_stride); break;
-        case 4: multiply(4, x, x_stride, inputs, b, b_stride, y, y_stride); break;
-        case 5: multiply(5, x, x_stride, inputs, b, b_stride, y, y_stride); break;
-        default: multiply(6, x, x_stride, inputs, b, b_stride, y, y_stride);
+        case 1: multiply(1, FLOAT32, x, x_stride, inputs, b, b_stride, NULL, 0, y, y_stride); break;
+        case 2: multiply(2, FLOAT32, x, x_stride, inputs, b, b_stride, NULL, 0, y, y_stride); break;
+        case 3: multiply(3, FLOAT32, x, x_stride, inputs, b, b_stride, NULL, 0, y, y_stride); break;
+        case 4: multiply(4, FLOAT32, x, x_stride, inputs, b, b_stride, NULL, 0, y, y_stride); break;
+        case 5: multiply(5, FLOAT32, x, x_stride, inputs, b, b_stride, NULL, 0, y, y_stride); break;
+        default: multiply(6, FLOAT32, x, x_stride, inputs, b, b_stride, NULL, 0, y, y_stride);
         }
 }
 

@@ -93,7 +93,12 @@ class Caches:
         Args:
             spans: of all rows of the step, `MOST_ROWS` rows each at most.
             table: [requests, most blocks] int32.
+
+        Raises:
+            ValueError: the table is of another type.
         """
+        if table.dtype != torch.int32:
+            raise ValueError(f"block table: int32 is read, not {table.dtype}")
         structures = (_Span * len(spans))()
         seen = array("Q", [bits for span in spans for bits in span.seen])
         units, firsts, place = array("l"), array("l", [0]), 0

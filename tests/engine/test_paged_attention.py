@@ -161,3 +161,9 @@ def test_other_caches_are_left_to_others() -> None:
     assert not Caches.suit([torch.empty(4, 2, 24, 64)])
     assert not Caches.suit([torch.empty(4, 2, 256, 64)])
     assert not Caches.suit([torch.empty(4, 2, 32, 40)])
+
+
+def test_a_table_of_another_type_is_refused() -> None:
+    cache = Cache(32, [10])
+    with pytest.raises(ValueError, match="block table: int32"):
+        cache.loops.step([causal(0, 0, 1, 10)], cache.table.long())
