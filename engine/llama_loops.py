@@ -52,6 +52,7 @@ class LlamaLoops:
     def __init__(self, layers: LlamaLayers, attentions: list[Any]) -> None:
         self._layers = layers
         self._attentions = attentions
+        self._names = [attention.layer_name for attention in attentions]
         self._known: torch.Tensor | None = None
         self._caches: Caches | None = None
         self.attention_s = 0.0
@@ -88,7 +89,7 @@ class LlamaLoops:
         """
         metadata, slots = self._metadata(context)
         caches, spans = self.caches, None if metadata is None else spans_of(metadata, len(residual))
-        if slots is None or caches is None or spans is None or metadata.block_table.dtype != torch.int32:
+        if slots is None or caches is None or spans is None:
             return self._layers.run(residual, positions, attend)
         step = caches.step(spans, metadata.block_table)
         hidden, self.attention_s = self._layers.run_paged(residual, positions, slots, caches, step)
@@ -96,7 +97,7 @@ class LlamaLoops:
 
     def _metadata(self, context: Any) -> tuple[Any, torch.Tensor | None]:
         """What all layers are told of the step, None where they are told nothing, or not the same."""
-        names = [attention.layer_name for attention in self._attentions]
+        names = self._names
         if not context.attn_metadata:
             return None, None
         told, slots = context.attn_metadata, context.slot_mapping
@@ -117,6 +118,15 @@ def spans_of(metadata: Any, rows: int) -> list[Span] | None:
     few = metadata.max_query_len <= MOST_ROWS and metadata.num_actual_tokens == rows
     if not few or not metadata.causal or metadata.dynamic_causal is not None or hasattr(metadata, "trees"):
         return None
+    return causal_spans(metadata)
+
+
+def causal_spans(metadata: Any) -> list[Span]:
+    """What the requests of a step attend to where each row sees all that is before it; by row of the batch.
+
+    Args:
+        metadata: vLLM's.
+    """
     starts, lengths = metadata.query_start_loc.tolist(), metadata.seq_lens.tolist()
     return [causal(row, starts[row], starts[row + 1], lengths[row]) for row in range(len(starts) - 1)]
 

@@ -51,8 +51,15 @@ class TreeAttentionImpl(cpu_attn.CPUAttentionBackendImpl):  # type: ignore[misc]
         output: torch.Tensor,
         **scales: Any,
     ) -> torch.Tensor:
-        """As vLLM's; [tokens, heads, head size] in and out."""
+        """As vLLM's; [tokens, heads, head size] in and out.
+
+        Raises:
+            RuntimeError: the step's trees are not told of here (`engine.llama_loops`).
+        """
         trees: StepTrees | None = getattr(attn_metadata, "trees", None)
+        if hasattr(attn_metadata, "spans"):
+            # Read as chains, trees would give another text.
+            raise RuntimeError("trees were left to the compiled loops, which have not taken the step")
         if trees is None:
             return super().forward(layer, query, key, value, kv_cache, attn_metadata, output, **scales)
         begin_s = now_s()

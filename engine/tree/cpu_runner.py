@@ -9,13 +9,13 @@ from typing import Any
 
 from engine.cpu_worker import SeedSafeCPUModelRunner
 from engine.llama_forward import LlamaForward
-from engine.llama_loops import LlamaLoops
-from engine.native.paged_attention import MOST_ROWS, Span, causal
+from engine.llama_loops import LlamaLoops, causal_spans
+from engine.native.paged_attention import MOST_ROWS, Span
 from engine.tree.attention import StepTrees, TreeAttentionImpl, TreeMetadataBuilder, View, metadata_of
 from engine.tree.mirror import Mirrors
 from engine.tree.pages import LAYOUT, Pages, probe
 from engine.tree.runner import TreeRunner
-from engine.tree.step import Step, Tree
+from engine.tree.step import Step, Tree, rows_in_place
 from engine.tree.stopwatch import timed
 from engine.tree.topology import Topology
 
@@ -74,7 +74,9 @@ class TreeCPUModelRunner(TreeRunner, SeedSafeCPUModelRunner):
         loops = self._loops
         self._in_pages = loops is not None and loops.caches is not None and metadata.max_query_len <= MOST_ROWS
         if self._in_pages:
-            metadata.spans = _spans(self._step, metadata.seq_lens.tolist())
+            metadata.spans = causal_spans(metadata)
+            for row, tree in self._step.trees.items():
+                metadata.spans[row] = Span(row, tree.begin, tree.context + 1, seen_by(tree.topology))
         else:
             self._trees = metadata.trees = self._build_trees(self._step, built[1])
         return built
@@ -110,14 +112,14 @@ class TreeCPUModelRunner(TreeRunner, SeedSafeCPUModelRunner):
         return sum(move(step.trees[row], path) for row, path in paths.items())
 
     def _move_in_pages(self, tree: Tree, path: list[int]) -> bool:
-        first = next((index for index, row in enumerate(path) if row != index + 1), None)
-        if first is None:
+        stay = rows_in_place(path)
+        if stay == len(path):
             return False
         caches = None if self._loops is None else self._loops.caches
         assert caches is not None
         slots = self._pages.slots(self._blocks(tree.row), tree.context, tree.context + tree.rows).tolist()
         # In this order: a row moves towards the root, to where nothing that has yet to move stands.
-        caches.move([slots[row] for row in path[first:]], slots[first + 1 : len(path) + 1])
+        caches.move([slots[row] for row in path[stay:]], slots[stay + 1 : len(path) + 1])
         return True
 
     def _move_copy(self, tree: Tree, path: list[int]) -> bool:
@@ -127,15 +129,3 @@ class TreeCPUModelRunner(TreeRunner, SeedSafeCPUModelRunner):
             return False
         self._pages.write(mirror.store, *moved, self._pages.slots(self._blocks(tree.row), *moved))
         return True
-
-
-def _spans(step: Step, lengths: list[int]) -> list[Span]:
-    """What the requests of a step attend to, trees among them."""
-    spans = []
-    for row, length in enumerate(lengths):
-        begin, end, tree = step.starts[row], step.starts[row + 1], step.trees.get(row)
-        if tree is None:
-            spans.append(causal(row, begin, end, length))
-        else:
-            spans.append(Span(row, begin, tree.context + 1, seen_by(tree.topology)))
-    return spans

@@ -13,6 +13,7 @@ from collections.abc import Container, Iterable, Sequence
 import torch
 
 from engine.tree.pages import Pages
+from engine.tree.step import rows_in_place
 
 _GROWTH_TOKENS = 256
 
@@ -57,11 +58,11 @@ class Mirror:
         """
         base = self.length
         self.length = base + 1 + len(path)
-        moved = next((index for index, row in enumerate(path) if row != index + 1), None)
-        if moved is None:
+        stay = rows_in_place(path)
+        if stay == len(path):
             return None
-        rows = torch.tensor([base + row for row in path[moved:]])
-        first = base + 1 + moved
+        rows = torch.tensor([base + row for row in path[stay:]])
+        first = base + 1 + stay
         self.store[:, :, :, first : self.length] = self.store.index_select(3, rows)
         return first, self.length
 

@@ -41,6 +41,11 @@ class Tree:
         return self.begin + self.rows
 
 
+def rows_in_place(path: Sequence[int]) -> int:
+    """How many rows at the beginning of a path stand already where a chain's would."""
+    return next((index for index, row in enumerate(path) if row != index + 1), len(path))
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """All requests of one step.
