@@ -117,10 +117,9 @@ async def test_what_keeps_the_engine_from_starting_is_said_in_one_line(
     assert engine.running == 0
 
 
-@pytest.fixture(scope="module")
-async def plain_start(anyio_backend: str, model_cache_dir: Path) -> AsyncIterator[tuple[VllmEngine, list[float]]]:
+async def started_plainly(cache_dir: Path) -> tuple[VllmEngine, list[float]]:
     """An engine without speculation, and how long its first ten replies after the start waited for their first token."""
-    engine = VllmEngine(cpu_demo(), model_cache_dir)
+    engine = VllmEngine(cpu_demo(), cache_dir)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         await engine.start()
@@ -132,16 +131,25 @@ async def plain_start(anyio_backend: str, model_cache_dir: Path) -> AsyncIterato
         asked_s = asyncio.get_running_loop().time()
         bursts = await collect(engine, ask(engine, prompt, Sampling(max_tokens=8, temperature=0.0)))
         waits_s.append(bursts[0].core_time_s - asked_s)
+    return engine, waits_s
+
+
+@pytest.fixture(scope="module")
+async def plain_start(anyio_backend: str, model_cache_dir: Path) -> AsyncIterator[tuple[VllmEngine, list[float]]]:
+    engine, waits_s = await started_plainly(model_cache_dir)
     yield engine, waits_s
     await engine.stop()
 
 
 @pytest.mark.prove
 async def test_the_first_reply_after_a_start_waits_no_longer_than_the_next_ones(
-    plain_start: tuple[VllmEngine, list[float]],
+    plain_start: tuple[VllmEngine, list[float]], model_cache_dir: Path
 ) -> None:
-    first_s, *next_s = plain_start[1]
-    assert first_s <= max(1.3 * statistics.median(next_s), *next_s)
+    # What only the first caller pays for is paid after every start; what disturbs a single reply is not.
+    again, waits_s = await started_plainly(model_cache_dir)
+    await again.stop()
+    starts = [plain_start[1], waits_s]
+    assert min(first_s / statistics.median(next_s) for first_s, *next_s in starts) <= 1.3
 
 
 @pytest.mark.prove
