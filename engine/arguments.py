@@ -7,7 +7,7 @@ from typing import Any
 
 from engine.hardware import CpuFacts
 from engine.options import NEEDS_HEADS, EngineOptions
-from engine.tree.choice import chosen, known_shares, shares_of, smaller_trees
+from engine.tree.choice import chosen, known_shares, shares_of
 
 # vLLM's own inter-token histogram gets an exact edge at the 20 ms objective.
 INTER_TOKEN_EDGES_S = (
@@ -117,7 +117,7 @@ def _tree_arguments(options: EngineOptions, cpu: CpuFacts | None) -> dict[str, A
     return device | {
         "additional_config": {
             "tree": {
-                "trees": [tree.paths for tree in smaller_trees(topology, shares)],
+                "paths": topology.paths,
                 "shares": [(entry.path, entry.share) for entry in shares],
                 "heads": options.heads_name,
                 "follow_load": options.tree_follows_load,

@@ -57,7 +57,8 @@ class EngineOptions(BaseModel):
         None, description="`medusa_tree`: number of nodes, or a JSON file with the tree. Default: 16 nodes."
     )
     tree_follows_load: bool = Field(
-        True, description="`medusa_tree`: draft fewer nodes, down to none, where more would make replies slower."
+        True,
+        description="`medusa_tree`: verify only the nodes that are likely enough for what a row costs, down to none.",
     )
     tree_lookup: bool = Field(
         True, description="`medusa_tree`: continuations found in the call's own text join the tree."

@@ -24,7 +24,7 @@ class Fit:
         stored: the value kept with the heads; None where heads keep none.
         accepted: for each depth up to the deepest one reached, steps that kept a drafted token there.
         drafted: tokens of the heads that trees kept, on average; None without trees.
-        expected: what these trees, whatever their sizes, should have kept on average; None without trees.
+        expected: what trees should have kept at this load, for each that was verified; None without trees.
     """
 
     steps: int
@@ -38,7 +38,7 @@ class Fit:
     def retrain(self) -> bool | None:
         """True: they gain less than half of what they did when trained; None where that cannot be told.
 
-        Trees change in size with the load, down to none, so they are compared with what just these trees should give.
+        Trees change in size with the load, down to none, so they are compared with what they should give at the same load.
         """
         if self.mean is None or self.stored is None or self.stored <= 1:
             return None
@@ -86,7 +86,7 @@ def in_words(fit: Fit) -> str:
         lines.append("The service runs without heads that keep a value to compare with.")
     elif fit.drafted is not None and fit.expected:
         lines.append(
-            f"Trees kept {fit.drafted:.2f} tokens of the heads each, of {fit.expected:.2f} expected of their sizes."
+            f"Trees kept {fit.drafted:.2f} tokens of the heads each, of {fit.expected:.2f} expected at this load."
         )
     else:
         lines.append(f"The heads yielded {fit.stored:.2f} where they were trained.")

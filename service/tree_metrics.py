@@ -64,6 +64,6 @@ class TreeMetrics:
         for part in _SECONDS:
             seconds.add_metric((self._model, part), numbers[f"{part}_s"])
         yield seconds
-        size = GaugeMetricFamily(f"{_PREFIX}_size", "Nodes that trees may have now.", labels=("model",))
+        size = GaugeMetricFamily(f"{_PREFIX}_size", "Nodes of the latest trees, a running mean.", labels=("model",))
         size.add_metric((self._model,), numbers["size"])
         yield size

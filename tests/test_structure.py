@@ -14,7 +14,12 @@ MAY_IMPORT = {"engine": {"engine"}, "tts_adapter": {"tts_adapter"}, "service": s
 PURE = (
     ["engine/api.py", "engine/pieces.py", "engine/step_log.py", "engine/fake_tokenizer.py", "engine/plan/*.py"]
     + ["engine/tree/topology.py", "engine/tree/drawing.py", "engine/tree/step.py", "engine/tree/walk.py"]
-    + ["engine/tree/size_policy.py"]
+    + [
+        "engine/tree/node_policy.py",
+        "engine/tree/graft_policy.py",
+        "engine/tree/chances.py",
+        "engine/tree/row_costs.py",
+    ]
     + ["tts_adapter/pacer.py", "tts_adapter/pace_model.py", "tts_adapter/playout.py", "tts_adapter/text_filter.py"]
     + ["tts_adapter/segmenter.py", "tts_adapter/options.py", "tts_adapter/gain.py", "tts_adapter/spoken_time.py"]
     + ["tts_adapter/voices/speaker.py", "tts_adapter/voices/windows.py", "tts_adapter/voices/silence.py"]

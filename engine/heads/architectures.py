@@ -12,7 +12,7 @@ from torch import nn
 
 from engine.heads.config import HeadsConfig
 
-_EPSILON = 1e-6
+NORM_EPSILON = 1e-6
 
 # What multiplies rows [n, in] with a matrix [out, in]; an engine may have a faster one than torch.
 Product = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
@@ -125,4 +125,4 @@ def _uniform(rows: int, columns: int) -> torch.Tensor:
 
 
 def _normed(x: torch.Tensor) -> torch.Tensor:
-    return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + _EPSILON)
+    return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + NORM_EPSILON)

@@ -23,7 +23,9 @@ def library() -> ctypes.CDLL | None:
     loops.product.argtypes = (*[_POINTER] * 3, *[ctypes.c_long] * 3)
     loops.layer.argtypes = [_POINTER] * 6
     loops.model.argtypes = (*[_POINTER] * 3, ctypes.c_long, *[_POINTER] * 8)
+    loops.draft_level.argtypes = (*[_POINTER] * 2, ctypes.c_long, *[_POINTER] * 3, ctypes.c_long, *[_POINTER] * 2)
     loops.move_tokens.argtypes = (*[_POINTER] * 2, ctypes.c_long, *[_POINTER] * 2, ctypes.c_long)
-    loops.product.restype = loops.layer.restype = loops.move_tokens.restype = None
+    for procedure in (loops.product, loops.layer, loops.draft_level, loops.move_tokens):
+        procedure.restype = None
     loops.model.restype = ctypes.c_double
     return loops if loops.supported() else None

@@ -5,7 +5,7 @@
  * threads takes as long again, and much longer where another process has a core. Here threads meet ten times a layer,
  * and take their work in small pieces. Every row is computed as if it were alone.
  */
-#include "exponential.h"
+#include "elementwise.h"
 #include "float16_rows.h"
 #include "paged_attention.h"
 
@@ -28,34 +28,6 @@ struct first_half {
     const uint16_t *product;
     const float *norm;
 };
-
-/* y = silu(gate) * up, 16 values. */
-static AVX2 void gated(const float *gate, const float *up, float *y)
-{
-    for (int i = 0; i < WIDTH; i += 8) {
-        __m256 g = _mm256_loadu_ps(gate + i), one = _mm256_set1_ps(1.0f);
-        __m256 sigmoid = _mm256_div_ps(one, _mm256_add_ps(one, exponential(_mm256_sub_ps(_mm256_setzero_ps(), g))));
-        _mm256_storeu_ps(y + i, _mm256_mul_ps(_mm256_mul_ps(g, sigmoid), _mm256_loadu_ps(up + i)));
-    }
-}
-
-/* y = x over its root mean square, times `weight`. */
-static AVX2 void norm(const float *x, const float *weight, float *y, long size, float epsilon)
-{
-    __m256 squares = _mm256_setzero_ps();
-    for (long i = 0; i < size; i += 8) {
-        __m256 value = _mm256_loadu_ps(x + i);
-        squares = _mm256_fmadd_ps(value, value, squares);
-    }
-    float parts[8], sum = 0.0f;
-    _mm256_storeu_ps(parts, squares);
-    for (int i = 0; i < 8; i++)
-        sum += parts[i];
-    float root = _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(sum / (float)size + epsilon)));
-    __m256 scale = _mm256_set1_ps(1.0f / root);
-    for (long i = 0; i < size; i += 8)
-        _mm256_storeu_ps(y + i, _mm256_mul_ps(_mm256_mul_ps(_mm256_loadu_ps(x + i), scale), _mm256_loadu_ps(weight + i)));
-}
 
 /* Rotates heads in place; `angles` are the cosines of a position's head / 2 angles, then their sines. */
 static AVX2 void rotate(float *x, const float *angles, long heads, long head)

@@ -15,10 +15,6 @@ from engine.tree.topology import Path, Topology
 DEFAULT_NODES = 16
 MAX_NODES = 64
 
-# Of trees that a larger one may shrink to. Products with float16 weights go six rows at a time on AVX2: with their roots,
-# trees of 5 and 11 nodes fill one and two such blocks, as two trees of 2 and 5 do.
-_SIZES = (2, 3, 5, 8, 11, 16, 23, 32, 47)
-
 # How often candidate 0, 1, … of each depth is the model's own token where nothing was measured, one row per depth.
 _TYPICAL_ACCURACY = (
     (0.56, 0.13, 0.06, 0.035, 0.02, 0.015),
@@ -96,17 +92,6 @@ def shares_of(topology: Topology, known: Sequence[PathShare] | None = None) -> l
     for path in topology.paths:
         shares[path] = min(by_path.get(path, 0.0), shares[path[:-1]])
     return [PathShare(path, shares[path]) for path in topology.paths]
-
-
-def smaller_trees(topology: Topology, shares: Sequence[PathShare]) -> list[Topology]:
-    """The best trees of some smaller sizes within a tree, and the tree itself, ascending.
-
-    Args:
-        topology: the tree.
-        shares: of its paths, as `shares_of` gives them.
-    """
-    sizes = [size for size in _SIZES if size < topology.nodes]
-    return [*(Topology.from_paths(likeliest(shares, size)) for size in sizes), topology]
 
 
 @cache

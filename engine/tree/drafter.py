@@ -6,19 +6,19 @@ runner asks it for drafts after each step. A drafter that fails costs its drafts
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import torch
 
 from engine.tree.grafting import NOTHING, Grafting
+from engine.tree.node_policy import NodePolicy
 from engine.tree.row_costs import RowCosts
-from engine.tree.size_policy import SizePolicy
+from engine.tree.selection import Chosen, Selection
+from engine.tree.source import Candidate, Source
 from engine.tree.step import Step
-from engine.tree.stopwatch import timed
+from engine.tree.stopwatch import now_s
 from engine.tree.tally import Tally
 from engine.tree.topology import Topology
 
@@ -26,49 +26,22 @@ logger = logging.getLogger("voicepace.tree")
 
 ORACLE = "oracle:"
 
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A request that could be drafted for.
-
-    Attributes:
-        row: in the batch.
-        place: of its last accepted token's hidden state among the step's.
-        bonus: the token sampled last, the root of the next tree.
-        token_ids: prompt and reply so far, the bonus token included.
-    """
-
-    row: int
-    place: int
-    bonus: int
-    token_ids: npt.NDArray[np.int32]
-
-
-class Source(Protocol):
-    """Something that drafts trees."""
-
-    def draft(self, candidates: Sequence[Candidate], hidden: torch.Tensor, tree: Topology) -> list[list[int]]:
-        """Token ids in the tree's node order, one list per candidate; shorter ones are cut trees, [] is none.
-
-        Args:
-            candidates: the requests.
-            hidden: [candidates, hidden size] of the target model after each candidate's last accepted token.
-            tree: which of the candidate tokens are wanted.
-        """
+# Weight of the newest trees in what is said of their size.
+_NEWEST = 0.1
 
 
 class TreeDrafter:
     """Drafts for all requests of a step.
 
     Args:
-        vllm_config: vLLM's; `additional_config["tree"]` holds the `trees` to choose from, ascending in size, `shares` of
-            their paths, `heads` to draft with, `tally` the file to count in, `follow_load`, whether trees shrink where
-            they do not pay, and `lookup`, whether continuations found in the text are grafted onto them.
+        vllm_config: vLLM's; `additional_config["tree"]` holds the `paths` of the tree, the `shares` of them, `heads` to
+            draft with, `tally` the file to count in, `follow_load`, whether only nodes are drafted that are worth their
+            rows, and `lookup`, whether continuations found in the text are grafted onto trees.
 
     Attributes:
         topology: the whole tree.
         tally: of everything that trees gave.
-        policy: what the load makes of the tree; None where it is always whole.
+        policy: which nodes are worth it; None where trees are always whole.
         chosen: the trees of the last drafts, one for each candidate.
     """
 
@@ -76,8 +49,7 @@ class TreeDrafter:
         self._options = vllm_config.additional_config["tree"]
         self._config = vllm_config
         self._folder = Path(vllm_config.model_config.model)
-        self._trees = [Topology.from_paths(tuple(path) for path in paths) for paths in self._options["trees"]]
-        self.topology = self._trees[-1]
+        self.topology = Topology.from_paths(tuple(path) for path in self._options["paths"])
         self._source: Source | None = None
         self.restart({})
 
@@ -87,13 +59,19 @@ class TreeDrafter:
         Args:
             row_seconds: of steps by their rows, as far as measured (`engine.tree.row_costs`).
         """
-        self.chosen: list[Topology] = []
+        self.chosen: list[Chosen] = []
         self.tally = Tally(Path(self._options["tally"]), writing=True)
-        self.tally.set("size", self.topology.nodes)
-        self.policy: SizePolicy | None = None
+        self._size = float(self.topology.nodes)
+        self.tally.set("size", self._size)
+        self.policy: NodePolicy | None = None
         self._shares = shares = {tuple(path): share for path, share in self._options["shares"]}
+        self._selection: Selection | None = None
+        # Of the step that comes: whether it was to have trees, and how long drafting them took.
+        self._coming = (False, 0.0)
         if self._options["follow_load"]:
-            self.policy = SizePolicy(self._trees, shares, RowCosts(row_seconds))
+            own = {path: shares.get(path, 0.0) for path in self.topology.paths}
+            self.policy = NodePolicy(own, RowCosts(row_seconds))
+            self._selection = Selection(self.topology, shares, self.policy)
         self._grafting = Grafting(self.topology, shares, self.policy) if self._options["lookup"] else None
 
     def load_model(self, target: Any) -> None:
@@ -102,7 +80,7 @@ class TreeDrafter:
         if heads.startswith(ORACLE):
             from engine.tree.oracle import Oracle
 
-            self._source = Oracle(heads.removeprefix(ORACLE))
+            self._source = Oracle(heads.removeprefix(ORACLE), self.topology)
             return
         from engine.float16_weights import wanted
         from engine.tree.heads_source import HeadsSource
@@ -122,55 +100,71 @@ class TreeDrafter:
             requests: rows of the batch.
         """
         drafts: list[list[int]] = [[] for _ in range(requests)]
-        tree = self._tree(len(candidates))
-        self.chosen = [tree] * len(candidates)
-        if not candidates or (tree is NOTHING and self._grafting is None):
+        trees = bool(candidates) and (self.policy is None or self.policy.trees(len(candidates)))
+        self.chosen = [Chosen(NOTHING) for _ in candidates]
+        self._coming = (trees, 0.0)
+        if candidates and not trees:
+            self._say_size(0)
+        if not candidates or (not trees and self._grafting is None):
             return drafts
+        begin_s = now_s()
         try:
-            with timed(self.tally, "draft_s"):
-                drafted = self._drafted(candidates, hidden_states, tree)
-                if self._grafting is not None:
-                    self._graft(self._grafting, candidates, drafted)
+            drafted = self._drafted(candidates, hidden_states) if trees else [[] for _ in candidates]
+            if self._grafting is not None:
+                self._graft(self._grafting, candidates, drafted)
         except Exception as error:
+            self.chosen = [Chosen(NOTHING) for _ in candidates]
             self.tally.add("draft_failures")
             logger.warning("drafting failed, this step goes on without drafts: %s", type(error).__name__)
             return drafts
+        seconds = now_s() - begin_s
+        self.tally.add("draft_s", seconds)
+        self._coming = (trees, seconds)
+        if self.policy is not None:
+            self.policy.saw_drafting(seconds)
         self.tally.add("drafts", any(drafted))
         for candidate, tokens in zip(candidates, drafted, strict=True):
             drafts[candidate.row] = tokens
         return drafts
 
-    def _tree(self, batch: int) -> Topology:
-        """Of the next step."""
-        if not batch or self.policy is None:
-            return self.topology
-        tree = self.policy.choose(batch) or NOTHING
-        self.tally.set("size", tree.nodes)
-        return tree
-
-    def _drafted(self, candidates: Sequence[Candidate], hidden_states: torch.Tensor, tree: Topology) -> list[list[int]]:
-        if tree is NOTHING or self._source is None:
-            return [[] for _ in candidates]
+    def _drafted(self, candidates: Sequence[Candidate], hidden_states: torch.Tensor) -> list[list[int]]:
+        """The tokens of trees of their own, which are put into `chosen`."""
+        assert self._source is not None
         hidden = hidden_states[torch.tensor([candidate.place for candidate in candidates])]
-        return self._source.draft(candidates, hidden, tree)
+        if self._selection is None or self.policy is None:
+            drafts = self._source.draft(candidates, hidden, None)
+            self.chosen = [Chosen(self.topology.subtree(draft.rows) if draft.rows else NOTHING) for draft in drafts]
+            paths = [path for chosen in self.chosen for path in chosen.tree.paths]
+            self.tally.add("expected_tokens", sum(self._shares.get(path, 0.0) for path in paths))
+            return [draft.tokens for draft in drafts]
+        self.chosen, drafted = self._selection.drafted(self._source, candidates, hidden)
+        self.tally.add("expected_tokens", len(drafted) * self.policy.expected(len(drafted)))
+        self._say_size(sum(map(len, drafted)) / len(drafted))
+        return drafted
+
+    def _say_size(self, nodes: float) -> None:
+        self._size += _NEWEST * (nodes - self._size)
+        self.tally.set("size", self._size)
 
     def _graft(self, grafting: Grafting, candidates: Sequence[Candidate], drafted: list[list[int]]) -> None:
         for place, candidate in enumerate(candidates):
-            self.chosen[place], drafted[place] = grafting.grafted(
-                candidate.token_ids, self.chosen[place], drafted[place], len(candidates)
+            chosen = self.chosen[place]
+            tree, drafted[place] = grafting.grafted(
+                candidate.token_ids, chosen.tree, drafted[place], len(candidates), chosen.tokens
             )
+            self.chosen[place] = replace(chosen, tree=tree)
 
-    def saw_tree(self, tree: Topology, path: Sequence[int]) -> None:
+    def saw_tree(self, chosen: Chosen, tree: Topology, path: Sequence[int]) -> None:
         """A tree was verified.
 
         Args:
+            chosen: the tree.
             tree: as much of it as was verified.
             path: the rows accepted, 1 for the first node.
         """
         self.tally.count_tree(tree.nodes, len(path), bool(path) and path[-1] > tree.principal)
-        self.tally.add("expected_tokens", sum(self._shares.get(node, 0.0) for node in tree.paths))
-        if self.policy is not None:
-            self.policy.saw_tree(tree, path)
+        if self._selection is not None:
+            self._selection.saw_tree(chosen, tree.nodes, path)
         if tree.graft_nodes:
             accepted = sum(row > tree.nodes - tree.graft_nodes for row in path)
             self.tally.add("grafts")
@@ -179,11 +173,19 @@ class TreeDrafter:
                 self._grafting.saw_graft(tree, accepted)
 
     def saw_step(self, step: Step, seconds: float) -> None:
-        """A step was run and drafted behind, in this time."""
-        if self.policy is None or (nodes := step.even_nodes) is None:
+        """A step was run; its trees were the last ones drafted.
+
+        Args:
+            step: as it was.
+            seconds: until all requests had their tokens.
+        """
+        (trees, drafting_s), rows = self._coming, step.decoding_rows
+        if self.policy is None or rows is None:
             return
         batch = len(step.logit_rows)
         if not step.graft_nodes:
-            self.policy.saw_step(batch, nodes, seconds)
-        elif self._grafting is not None and (times := self.policy.times(batch, nodes, seconds)) is not None:
-            self._grafting.saw_step(batch, times / self.policy.times_with(batch, nodes, step.graft_nodes))
+            self.policy.saw_step(batch, trees, rows, seconds + drafting_s)
+        elif self._grafting is not None:
+            times = self.policy.times(batch, rows, seconds + drafting_s)
+            if times is not None:
+                self._grafting.saw_step(batch, times)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from operator import mul
 
-from engine.tree.size_policy import about
+from engine.tree.node_policy import about
 
 # Nodes of a graft at most. In calls that quote their system prompt two grafts in five of 6 nodes are accepted whole.
 LONGEST_GRAFT = 10

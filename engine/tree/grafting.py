@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from engine.tree.graft_policy import LONGEST_GRAFT, GraftPolicy
 from engine.tree.lookup import continuation
-from engine.tree.size_policy import SizePolicy
+from engine.tree.node_policy import NodePolicy
 from engine.tree.topology import Path, Topology
 from engine.tree.walk import child_with
 
@@ -29,21 +29,20 @@ class Grafting:
     Args:
         topology: the whole tree; no tree gets more nodes than it has.
         shares: by path, how often the model goes all the way along it, as far as known beforehand.
-        sizes: what chooses among trees; None where all trees are whole: then every continuation is grafted, and the
+        nodes: what chooses nodes of trees; None where all trees are whole: then every continuation is grafted, and the
             least likely nodes give way to it.
-
     """
 
-    def __init__(self, topology: Topology, shares: Mapping[Path, float], sizes: SizePolicy | None) -> None:
+    def __init__(self, topology: Topology, shares: Mapping[Path, float], nodes: NodePolicy | None) -> None:
         self._most = topology.nodes
         self._longest = topology.max_depth + LONGEST_GRAFT
         self._likeliest = sorted(topology.paths, key=lambda path: (-shares.get(path, 0.0), len(path), path))
-        self._sizes = sizes
-        self._policy = GraftPolicy() if sizes is not None else None
+        self._nodes = nodes
+        self._policy = GraftPolicy() if nodes is not None else None
         self._trimmed: dict[Topology, Topology] = {}
 
     def grafted(
-        self, token_ids: npt.NDArray[np.int32], tree: Topology, drafts: list[int], batch: int
+        self, token_ids: npt.NDArray[np.int32], tree: Topology, drafts: list[int], batch: int, tokens: float = 1.0
     ) -> tuple[Topology, list[int]]:
         """One request's tree and drafts with a graft; as they were where there is nothing to graft.
 
@@ -52,6 +51,7 @@ class Grafting:
             tree: that was drafted.
             drafts: its tokens in node order; fewer are a cut tree.
             batch: requests of the step.
+            tokens: of each in a step, to expect without grafts.
         """
         found = continuation(token_ids, self._longest)
         if found is None:
@@ -64,9 +64,10 @@ class Grafting:
         row, depth = followed(base, own, found.tokens)
         rest = found.tokens[depth:]
         length = min(self._most - base.nodes, len(rest), LONGEST_GRAFT)
-        if self._policy is not None and self._sizes is not None:
-            times = [self._sizes.times_with(batch, base.nodes, more) for more in range(1, length + 1)]
-            length = self._policy.length(batch, self._sizes.tokens(base), found.match, depth > 0, times)
+        if self._policy is not None and self._nodes is not None:
+            rows = batch * (1 + base.nodes)
+            times = [self._nodes.times_with(rows, more) for more in range(1, length + 1)]
+            length = self._policy.length(batch, tokens, found.match, depth > 0, times)
         if length < 1:
             return tree, drafts
         return base.grafted(row, length, found.match), own + rest[:length]

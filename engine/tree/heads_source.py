@@ -1,27 +1,27 @@
 """Trees drafted by trained heads (`engine.heads`) from the target's last hidden state."""
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from engine.heads.architectures import NORM_EPSILON, SequentialHeads
 from engine.heads.checkpoint import load
-from engine.heads.drafting import Drafting
+from engine.heads.drafting import Deeper, Draft, Drafting, Level
 from engine.heads.loss import Target
 from engine.heads.shipped import fits
 from engine.tree.choice import heads_file
-from engine.tree.drafter import Candidate
+from engine.tree.source import Candidate
 from engine.tree.topology import Topology
 
 
 class HeadsSource:
-    """Implements `engine.tree.drafter.Source`.
+    """Implements `engine.tree.source.Source`.
 
     Args:
         name: as `engine.heads` names heads.
-        topology: the deepest tree.
+        topology: the tree.
         target: vLLM's model.
         folder: the target's checkpoint.
         float16: whether weights are kept in float16 (`engine.options`, `cpu_weights`).
@@ -41,18 +41,32 @@ class HeadsSource:
         own = tuple(matrix.to(self._device, self._dtype) for matrix in checkpoint.own)
         shared = Target.of(vocabulary, embedding, checkpoint.token_map.to(self._device), own)
         heads = checkpoint.heads.to(device=self._device, dtype=self._dtype)
+        level = None
         if self._device.type == "cpu":
             from engine.tree.packed_product import PackedProduct
 
             heads.product = PackedProduct(float16)
-        self._draftings = partial(Drafting, heads, shared)
-        self._made = {topology: self._draftings(topology)}
+            level = _compiled(heads, shared) if float16 else None
+        self._drafting = Drafting(heads, shared, topology, level)
+        self._nodes = topology.nodes
 
-    def draft(self, candidates: Sequence[Candidate], hidden: torch.Tensor, tree: Topology) -> list[list[int]]:
+    def draft(self, candidates: Sequence[Candidate], hidden: torch.Tensor, deeper: Deeper | None) -> list[Draft]:
         """See `Source`."""
-        drafting = self._made.get(tree)
-        if drafting is None:
-            drafting = self._made[tree] = self._draftings(tree)
         bonus = torch.tensor([candidate.bonus for candidate in candidates], device=self._device)
-        drafts: list[list[int]] = drafting.draft(hidden.to(self._dtype), bonus).tolist()
-        return drafts
+        hidden = hidden.to(self._dtype)
+        if deeper is not None:
+            likely: list[Draft] = self._drafting.draft_likely(hidden, bonus, deeper)
+            return likely
+        rows = list(range(1, self._nodes + 1))
+        return [Draft(rows, tokens, []) for tokens in self._drafting.draft(hidden, bonus).tolist()]
+
+
+def _compiled(heads: Any, target: Target) -> Level | None:
+    """A level in the compiled loops; None where they are not for these heads."""
+    from engine.native.draft_heads import DraftLevels, suits
+
+    if not isinstance(heads, SequentialHeads) or target.own or not suits(heads.tokens, heads.downs, target.vocabulary):
+        return None
+    matrices = (heads.tokens, list(heads.states), list(heads.downs), target.vocabulary)
+    levels = DraftLevels(*matrices, heads.carry, heads.scale, heads.shift, NORM_EPSILON)
+    return lambda depth, states, tokens, candidates: levels(depth, states, target.embedding[tokens], candidates)

@@ -13,33 +13,36 @@ from typing import Any
 
 import torch
 
-from engine.tree.drafter import Candidate
+from engine.heads.drafting import Deeper, Draft
+from engine.tree.source import Candidate
 from engine.tree.topology import Topology
 
 
 class Oracle:
-    """Implements `engine.tree.drafter.Source`.
+    """Implements `engine.tree.source.Source`; it says nothing of chances.
 
     Args:
         path: a JSON file: `replies` is a list of token id lists, prompt and reply; `depth` the longest path that is
             true, default all; `nodes` drafts only that many of a tree; `fail` true makes it raise. Read again whenever
             it changes.
+        topology: the tree.
     """
 
-    def __init__(self, path: str) -> None:
-        self._path = Path(path)
+    def __init__(self, path: str, topology: Topology) -> None:
+        self._path, self._topology = Path(path), topology
         self._random = random.Random(0)
         self._read_at = -1
         self._document: dict[str, Any] = {"replies": []}
 
-    def draft(self, candidates: Sequence[Candidate], hidden: torch.Tensor, tree: Topology) -> list[list[int]]:
+    def draft(self, candidates: Sequence[Candidate], hidden: torch.Tensor, deeper: Deeper | None) -> list[Draft]:
         """See `Source`; a request that is not in the file gets no drafts."""
         changed = self._path.stat().st_mtime_ns
         if changed != self._read_at:
             self._read_at, self._document = changed, json.loads(self._path.read_text())
         if self._document.get("fail"):
             raise RuntimeError("the oracle was told to fail")
-        return [self._drafts(tree, self._continuation(candidate.token_ids.tolist())) for candidate in candidates]
+        drafts = (self._drafts(self._continuation(candidate.token_ids.tolist())) for candidate in candidates)
+        return [Draft(list(range(1, len(tokens) + 1)), tokens, []) for tokens in drafts]
 
     def _continuation(self, known: list[int]) -> list[int]:
         for reply in self._document["replies"]:
@@ -47,8 +50,9 @@ class Oracle:
                 return list(reply[len(known) :])
         return []
 
-    def _drafts(self, topology: Topology, truth: list[int]) -> list[int]:
+    def _drafts(self, truth: list[int]) -> list[int]:
         """The true tokens along one path, the tokens after them everywhere else."""
+        topology = self._topology
         if not truth:
             return []
         leaf = self._random.choice(range(1, topology.nodes + 1))

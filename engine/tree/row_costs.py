@@ -3,8 +3,8 @@
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
 
-# Products come in blocks of rows: one row, one and two blocks of six, and so on.
-ROWS = (1, 4, 6, 8, 12, 18, 24, 36, 48, 72, 96, 144)
+# Products come in blocks of six rows: the last row of a block and the first of the next one.
+ROWS = (1, 3, 6, 7, 12, 13, 18, 19, 24, 25, 30, 36, 48, 72, 96, 144)
 _RUNS = 2
 _TYPICAL_ROW_COST = 0.05
 
@@ -32,10 +32,14 @@ class RowCosts:
     Args:
         seconds: as `measured` gives them; empty where nothing was measured.
         row_cost: of each row beyond the first, as a share of a step of one row, where nothing was measured.
+
+    Attributes:
+        one_row_s: seconds of a step of one row; None where nothing was measured.
     """
 
     def __init__(self, seconds: Mapping[int, float], row_cost: float = _TYPICAL_ROW_COST) -> None:
         self._row_cost = row_cost
+        self.one_row_s = seconds[min(seconds)] if len(seconds) > 1 else None
         self._points: list[tuple[int, float]] = []
         highest = 0.0
         for rows, value in sorted(seconds.items()):

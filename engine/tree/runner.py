@@ -11,10 +11,13 @@ from functools import lru_cache
 from typing import Any
 
 import torch
+from vllm.sampling_params import SamplingType
 from vllm.v1.worker.gpu_model_runner import GPUModelRunner
 
-from engine.tree.drafter import Candidate, TreeDrafter
+from engine.tree.drafter import TreeDrafter
 from engine.tree.sampler import TreeSampler
+from engine.tree.selection import Chosen
+from engine.tree.source import Candidate
 from engine.tree.step import Step, describe
 from engine.tree.stopwatch import now_s, timed
 from engine.tree.topology import Topology
@@ -41,7 +44,7 @@ class TreeRunner(GPUModelRunner):  # type: ignore[misc]
         self.rejection_sampler = TreeSampler(self.sampler, self.speculative_config, self.device)
         self._step: Step | None = None
         self._begin_s = 0.0
-        self._drafted: dict[str, Topology] = {}
+        self._drafted: dict[str, Chosen] = {}
 
     def initialize_kv_cache(self, kv_cache_config: Any, *args: Any, **kwargs: Any) -> None:
         """As vLLM's; then the layers of the cache are known."""
@@ -61,9 +64,9 @@ class TreeRunner(GPUModelRunner):  # type: ignore[misc]
         """Put the keys and values of accepted rows, by row of the batch, where a chain's would be; how many had to move."""
         raise NotImplementedError
 
-    def expect(self, request_id: str, tree: Topology) -> None:
+    def expect(self, request_id: str, chosen: Chosen) -> None:
         """Say of which tree a request's next drafts are the first nodes."""
-        self._drafted[request_id] = tree
+        self._drafted[request_id] = chosen
 
     def execute_model(self, *args: Any, **kwargs: Any) -> Any:
         """As vLLM's; the step is timed from here until its drafts are made."""
@@ -80,12 +83,15 @@ class TreeRunner(GPUModelRunner):  # type: ignore[misc]
             batch.num_computed_tokens_cpu[:count].tolist(),
             prepared[1].num_draft_tokens,
             # Drafts that vLLM makes up, to pad a step, are no tree of ours; they are never accepted.
-            lambda request_id: self._drafted.get(request_id, self.drafter.topology),
+            lambda request_id: self._chosen(request_id).tree,
         )
         for tree in step.trees.values():
             nodes = slice(tree.begin + 1, tree.end)
             torch.add(depths_of(tree.topology, self.device), tree.context, out=self.positions[nodes])
         return prepared
+
+    def _chosen(self, request_id: str) -> Chosen:
+        return self._drafted.get(request_id) or Chosen(self.drafter.topology)
 
     def _sample(self, logits: Any, spec_decode_metadata: Any) -> Any:
         step, tally = self._step, self.drafter.tally
@@ -100,7 +106,8 @@ class TreeRunner(GPUModelRunner):  # type: ignore[misc]
         with timed(tally, "commit_s"):
             tally.add("moves", self.keep_paths(step, paths))
         for row, path in paths.items():
-            self.drafter.saw_tree(step.trees[row].topology, path)
+            tree = step.trees[row]
+            self.drafter.saw_tree(self._chosen(tree.request_id), tree.topology, path)
         return output
 
     def _input_fits_in_drafter(self, common_attn_metadata: Any) -> bool:
@@ -112,19 +119,16 @@ class TreeRunner(GPUModelRunner):  # type: ignore[misc]
     ) -> list[list[int]]:
         """Drafts for the next step, by row of the batch; an empty list for a request that gets none."""
         step, self._step = self._step, None
+        if step is not None:
+            self.drafter.saw_step(step, now_s() - self._begin_s)
         candidates = [] if step is None else self._candidates(step, sampled_token_ids)
         drafts = self.drafter.drafts(candidates, hidden_states, len(sampled_token_ids))
-        self._drafted = {name: tree for name, tree in self._drafted.items() if name in self.requests}
-        for candidate, tree in zip(candidates, self.drafter.chosen, strict=True):
-            self.expect(self.input_batch.req_ids[candidate.row], tree)
-        if step is not None:
-            self._note_time(step, now_s() - self._begin_s)
+        self._drafted = {name: chosen for name, chosen in self._drafted.items() if name in self.requests}
+        for candidate, chosen in zip(candidates, self.drafter.chosen, strict=True):
+            self.expect(self.input_batch.req_ids[candidate.row], chosen)
+        if step is not None and step.trees:
+            self.drafter.tally.add("step_s", now_s() - self._begin_s)
         return drafts
-
-    def _note_time(self, step: Step, seconds: float) -> None:
-        if step.trees:
-            self.drafter.tally.add("step_s", seconds)
-        self.drafter.saw_step(step, seconds)
 
     def _candidates(self, step: Step, sampled_token_ids: list[list[int]]) -> list[Candidate]:
         """The requests that go on and may have trees: a grammar would take a tree for a chain."""
@@ -138,7 +142,7 @@ class TreeRunner(GPUModelRunner):  # type: ignore[misc]
             if (tree := step.trees.get(row)) is not None:
                 place = tree.begin + [0, *self.rejection_sampler.paths[row]][-1]
             known = batch.token_ids_cpu[row, : batch.num_tokens_no_spec[row]]
-            candidates.append(Candidate(row, place, sampled[-1], known))
+            candidates.append(Candidate(row, place, sampled[-1], known, params.sampling_type == SamplingType.GREEDY))
         return candidates
 
 

@@ -12,6 +12,7 @@ import torch
 
 from engine.tree.hooks import TreeUnfit
 from engine.tree.sampler import TreeSampler
+from engine.tree.selection import Chosen
 from engine.tree.topology import Topology
 
 # Largest difference of two logits that rounding can explain, by type.
@@ -91,7 +92,7 @@ class _Request:
 
     def go_on(self, drafts: list[int]) -> torch.Tensor:
         """One step with these drafts, nodes of the whole tree; returns [1 + drafts, vocabulary] logits."""
-        self.runner.expect(self.name, self.runner.drafter.topology)
+        self.runner.expect(self.name, Chosen(self.runner.drafter.topology))
         return self._run(1 + len(drafts), drafts, None)
 
     def end(self) -> None:

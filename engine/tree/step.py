@@ -61,18 +61,10 @@ class Step:
     trees: dict[int, Tree]
 
     @property
-    def even_nodes(self) -> int | None:
-        """Nodes drafted for each request where all have the same number, 0 without trees; None for any other step.
-
-        Grafted nodes are not counted.
-        """
-        grafted = {row: tree.topology.graft_nodes for row, tree in self.trees.items()}
-        pairs = enumerate(zip(self.starts, self.starts[1:], strict=False))
-        rows = {after - before - grafted.get(row, 0) for row, (before, after) in pairs}
-        if len(rows) != 1 or len(self.trees) not in (0, len(self.logit_rows)):
-            return None
-        (tokens,) = rows
-        return tokens - 1 if self.trees or tokens == 1 else None
+    def decoding_rows(self) -> int | None:
+        """All rows, where every request has a tree or one row; None where prompts are read."""
+        single = all(self.starts[row + 1] - self.starts[row] == 1 for row in self.others())
+        return self.starts[-1] if single else None
 
     @property
     def graft_nodes(self) -> int:

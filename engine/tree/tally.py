@@ -15,7 +15,7 @@ COUNTS = (
     "trees",  # trees verified
     "nodes",  # nodes verified
     "tokens",  # tokens that these trees gave, bonus tokens included
-    "expected_tokens",  # drafted tokens that the accuracies kept with the heads let expect of these trees
+    "expected_tokens",  # drafted tokens that the accuracies kept with the heads let expect at this load
     "side_paths",  # trees of which a path was accepted that is not the principal chain
     "tree_steps",  # engine steps with at least one tree
     "mixed_steps",  # engine steps with trees and with other rows beside them
@@ -33,7 +33,7 @@ COUNTS = (
 )
 # What holds now.
 STATES = (
-    "size",  # nodes that the next trees may have; 0 while trees do not pay
+    "size",  # nodes of the latest trees, a running mean; towards 0 while trees do not pay
     "mirrors",  # requests whose context is kept in dense form
 )
 NAMES = (*COUNTS, *STATES, *(f"depth_{depth}" for depth in range(MAX_DEPTH + 1)))

@@ -12,9 +12,9 @@ Source of the idea: Medusa (arXiv 2401.10774), SpecInfer (arXiv 2305.09781).
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Self
 
 import numpy as np
@@ -89,6 +89,14 @@ class Topology:
     @cached_property
     def _prefixes(self) -> dict[int, "Topology"]:
         return {self.nodes: self}
+
+    def subtree(self, rows: Sequence[int]) -> "Topology":
+        """The tree of some of its nodes.
+
+        Args:
+            rows: ascending, at least one; every parent is among them.
+        """
+        return _subtree(self, tuple(rows))
 
     def grafted(self, row: int, length: int, match: int) -> "Topology":
         """This tree with a chain of `length` nodes below one of its rows.
@@ -184,3 +192,8 @@ class Topology:
     def lineages(self) -> tuple[tuple[int, ...], ...]:
         """For each row the rows from the root down to itself."""
         return tuple(tuple(np.flatnonzero(seen).tolist()) for seen in self.ancestors)
+
+
+@lru_cache(maxsize=2048)
+def _subtree(topology: Topology, rows: tuple[int, ...]) -> Topology:
+    return Topology(tuple(topology.paths[row - 1] for row in rows))

@@ -1,5 +1,8 @@
 """What is drafted for a tree, against the heads taken one path at a time."""
 
+from collections.abc import Sequence
+from random import Random
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -71,6 +74,46 @@ def test_replayed_acceptance_is_that_of_the_drafted_tree(
                 break
             kept += 1
         assert replayed[row] == kept
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@settings(max_examples=40, deadline=None)
+@given(topology=trees(), seed=st.integers(0, 99), choices=st.randoms(use_true_random=False))
+def test_likely_drafts_are_the_whole_tree_s_but_for_what_hangs_below_nodes_that_were_left(
+    architecture: Architecture, topology: Topology, seed: int, choices: Random
+) -> None:
+    torch.manual_seed(seed)
+    hidden, bonus = torch.randn(3, small.HIDDEN), torch.randint(small.VOCABULARY, (3,))
+    drafting = Drafting(small.heads(architecture), small.target(), topology)
+    whole = drafting.draft(hidden, bonus).tolist()
+    asked: list[tuple[int, float, bool]] = []
+
+    def deeper(chances: Sequence[float], requests: Sequence[int]) -> list[int]:
+        taken = [place for place in range(len(chances)) if choices.random() < 0.6]
+        asked.extend((request, chances[place], place in taken) for place, request in enumerate(requests))
+        return taken
+
+    for request, draft in enumerate(drafting.draft_likely(hidden, bonus, deeper)):
+        assert draft.rows == sorted(draft.rows)
+        assert draft.tokens == [whole[request][row - 1] for row in draft.rows]
+        left = [chance for place, chance, taken in asked if place == request and not taken]
+        below = {parent for row in draft.rows if (parent := topology.parents[row - 1])}
+        chance_of = dict(zip(draft.rows, draft.chances, strict=True))
+        assert set(topology.children[0]) <= set(draft.rows)
+        assert not below & {row for row in draft.rows if chance_of[row] in left and topology.children[row]}
+        for row in draft.rows:
+            assert 0 <= chance_of[row] <= chance_of.get(topology.parents[row - 1], 1.0)
+
+
+def test_the_chance_of_a_path_is_the_product_of_its_tokens_probabilities() -> None:
+    heads, target, tree = small.heads("sequential"), small.target(), Topology.chain(3)
+    hidden = torch.randn(1, small.HIDDEN)
+    (draft,) = Drafting(heads, target, tree).draft_likely(hidden, torch.tensor([5]), lambda chances, _: [0])
+    state, expected = heads.start(hidden), 1.0
+    for depth, token in enumerate([5, *draft.tokens[:2]]):
+        state = heads.step(depth, state, heads.embed(target.embedding[[token]]))
+        expected *= float((heads.output(depth, state) @ target.vocabulary.T).softmax(-1).max())
+        assert draft.chances[depth] == pytest.approx(expected, rel=1e-4)
 
 
 def test_a_tree_deeper_than_the_heads_is_refused() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from engine.heads.tree_choice import PathShare
-from engine.tree.choice import DEFAULT_NODES, MAX_NODES, chosen, shares_of, smaller_trees
+from engine.tree.choice import DEFAULT_NODES, MAX_NODES, chosen, shares_of
 from engine.tree.topology import Topology
 
 
@@ -27,19 +27,6 @@ def test_what_is_known_of_the_heads_makes_the_tree() -> None:
     ]
     unknown = shares_of(Topology.from_paths([(0,), (7,), (7, 0)]), [*shares, PathShare((7, 0), 0.2)])
     assert [entry.share for entry in unknown] == [0.3, 0.0, 0.0]
-
-
-def test_a_tree_shrinks_to_the_best_smaller_ones_inside_it() -> None:
-    whole = chosen("16")
-    trees = smaller_trees(whole, shares_of(whole))
-    assert [tree.nodes for tree in trees] == [2, 3, 5, 8, 11, 16]
-    assert trees[-1] is whole
-    for smaller, larger in zip(trees, trees[1:], strict=False):
-        assert set(smaller.paths) < set(larger.paths)
-    # Not the first nodes of the larger one: those are the principal chain.
-    assert set(trees[2].paths) == {(0,), (0, 0), (0, 0, 0), (1,), (0, 1)}
-    flat = Topology.from_paths([(5,), (5, 1), (3,)])
-    assert [tree.nodes for tree in smaller_trees(flat, shares_of(flat))] == [2, 3]
 
 
 def test_a_file_holds_a_tree(tmp_path: Path) -> None:

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from engine.tree.drafter import Candidate, TreeDrafter
+from engine.tree.drafter import TreeDrafter
+from engine.tree.selection import Chosen
+from engine.tree.source import Candidate
 from engine.tree.topology import Topology
 
 TREE = Topology.from_paths([(0,), (1,), (0, 0), (0, 1), (1, 0), (0, 0, 0)])
@@ -18,8 +20,13 @@ TREE = Topology.from_paths([(0,), (1,), (0, 0), (0, 1), (1, 0), (0, 0, 0)])
 def drafter(folder: Path, **changes: Any) -> TreeDrafter:
     (folder / "oracle.json").write_text(json.dumps({"replies": [[1, 2, 3, 4, 5, 6, 7, 8], [1, 9, 9, 9]]}))
     shares = [(path, 0.5) for path in TREE.paths]
-    trees = [TREE.prefix(nodes).paths for nodes in (2, 4, 6)]
-    tree = {"trees": trees, "shares": shares, "follow_load": False, "lookup": False, "tally": str(folder / "tally")}
+    tree = {
+        "paths": TREE.paths,
+        "shares": shares,
+        "follow_load": False,
+        "lookup": False,
+        "tally": str(folder / "tally"),
+    }
     tree |= {"heads": f"oracle:{folder / 'oracle.json'}"} | changes
     made = TreeDrafter(SimpleNamespace(additional_config={"tree": tree}, model_config=SimpleNamespace(model="m")))
     made.load_model(None)
@@ -50,6 +57,7 @@ def test_only_candidates_get_drafts_and_unknown_replies_get_none(tmp_path: Path)
     made = drafter(tmp_path)
     drafts = made.drafts([candidate(2, 1, 9), candidate(0, 5, 5)], torch.zeros(3, 4), 4)
     assert [len(tokens) for tokens in drafts] == [0, 0, 6, 0]
+    assert made.tally.read()["expected_tokens"] == 6 * 0.5
     assert made.drafts([], torch.zeros(1, 4), 1) == [[]]
 
 
@@ -63,13 +71,17 @@ def test_a_failure_costs_the_drafts_of_the_step_and_is_counted(
     assert "drafting failed" in caplog.text
 
 
-def test_with_the_load_trees_follow_the_policy_and_are_cut_to_its_size(tmp_path: Path) -> None:
+def test_where_they_follow_the_load_trees_have_the_nodes_that_are_worth_it(tmp_path: Path) -> None:
     made = drafter(tmp_path, follow_load=True, shares=[])
     assert made.drafts([candidate(0, 1, 2, 3)], torch.zeros(1, 4), 1) == [[]]
-    assert made.tally.read()["size"] == 0
     good = drafter(tmp_path, follow_load=True, shares=[[[0], 0.6], [[0, 0], 0.4]])
-    (drafts,) = good.drafts([candidate(0, 1, 2, 3)], torch.zeros(1, 4), 1)
-    assert len(drafts) == good.tally.read()["size"] == good.chosen[0].nodes == 2
+    for _ in range(60):
+        (drafts,) = good.drafts([candidate(0, 1, 2, 3)], torch.zeros(1, 4), 1)
+    assert (len(drafts), good.chosen[0].tree) == (2, Topology.chain(2))
+    assert 1.5 < good.tally.read()["size"] < 2.5
+    counted = good.tally.read()
+    # Of 60 steps three tried no tree; two nodes are best, and should bring a token together.
+    assert (counted["drafts"], counted["expected_tokens"]) == (57, pytest.approx(57))
     good.restart({})
     assert good.tally.read()["drafts"] == 0
 
@@ -79,11 +91,11 @@ def test_what_the_text_has_said_is_grafted_and_counted(tmp_path: Path) -> None:
     quoting = candidate(0, 4, 5, 6, 7, 9, 4, 5, 6)
     (drafts, fresh) = made.drafts([quoting, candidate(1, 1, 2, 3)], torch.zeros(2, 4), 2)
     assert drafts == [7, 9, 4, 5, 6]
-    assert (len(fresh), made.chosen[1]) == (6, TREE)
-    grafted = made.chosen[0]
+    assert (len(fresh), made.chosen[1].tree) == (6, TREE)
+    grafted = made.chosen[0].tree
     assert grafted.graft_nodes == 5
-    made.saw_tree(grafted, [1, 2])
-    made.saw_tree(TREE, [1, 2])
+    made.saw_tree(Chosen(grafted), grafted, [1, 2])
+    made.saw_tree(Chosen(TREE), TREE, [1, 2])
     counted = made.tally.read()
     assert (counted["trees"], counted["grafts"], counted["graft_tokens"]) == (2, 1, 2)
 

@@ -7,7 +7,7 @@ import pytest
 
 from engine import embedded_model
 from engine.vllm_engine import VllmEngine
-from tests.engine.tree.test_exact import GREEDY, asked_twice, prompts_of
+from tests.engine.tree.test_exact import GREEDY, prompts_of
 from tests.engine.tree.tree_engine import TreeLab, make_tiny_model, tree_options
 
 pytestmark = [pytest.mark.engine, pytest.mark.anyio]
@@ -24,13 +24,19 @@ async def test_replies_stay_exact_while_the_size_of_trees_changes(model_cache_di
         await lab.engine.start()
     try:
         assert lab.engine.fallback is None
+        asked = [prompts_of(lab, 1), prompts_of(lab, 8)]
+        plain = [await lab.ask_all(prompts, [GREEDY] * len(prompts)) for prompts in asked]
+        lab.know([answer for answers in plain for answer in answers])
         before = lab.tally()
-        for _ in range(3):
-            for prompts in (prompts_of(lab, 1), prompts_of(lab, 8)):
-                await asked_twice(lab, prompts, [GREEDY] * len(prompts))
+        for _ in range(4):
+            for prompts, expected in zip(asked, plain, strict=True):
+                await lab.forget()
+                trees = await lab.ask_all(prompts, [GREEDY] * len(prompts))
+                assert [answer.token_ids for answer in trees] == [answer.token_ids for answer in expected]
         after = lab.tally()
-        trees, nodes = after["trees"] - before["trees"], after["nodes"] - before["nodes"]
-        assert 0 < nodes < 16 * trees
+        trees_seen, nodes = after["trees"] - before["trees"], after["nodes"] - before["nodes"]
+        assert 0 < nodes < 16 * trees_seen
+        assert after["tokens"] - before["tokens"] > trees_seen
         assert after["draft_failures"] == 0
     finally:
         await lab.engine.stop()

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.tree.grafting import GIVEN_WAY, NOTHING, Grafting, followed
+from engine.tree.node_policy import NodePolicy
 from engine.tree.row_costs import RowCosts
-from engine.tree.size_policy import SizePolicy
 from engine.tree.topology import Topology
 from engine.tree.walk import greedy_path
 
@@ -23,7 +23,7 @@ def followed_by(*rest: int) -> np.ndarray:
 
 
 def grafting() -> Grafting:
-    return Grafting(WHOLE, SHARES, SizePolicy([SMALL, WHOLE], SHARES, RowCosts({})))
+    return Grafting(WHOLE, SHARES, NodePolicy(SHARES, RowCosts({})))
 
 
 def walked(topology: Topology, drafts: list[int], truth: Sequence[int]) -> int:

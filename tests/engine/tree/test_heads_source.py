@@ -16,8 +16,8 @@ from engine.heads.drafting import Drafting
 from engine.heads.loss import Target
 from engine.heads.names import HeadsMissing
 from engine.tree.choice import heads_file, known_shares
-from engine.tree.drafter import Candidate
 from engine.tree.heads_source import HeadsSource
+from engine.tree.source import Candidate
 from engine.tree.topology import Topology
 
 HIDDEN, VOCABULARY = 16, 60
@@ -46,22 +46,23 @@ def candidates(*tokens: int) -> list[Candidate]:
     return [Candidate(row, row, token, np.array([1, token], np.int32)) for row, token in enumerate(tokens)]
 
 
-def test_drafts_are_those_of_the_heads_in_node_order_and_smaller_trees_are_their_beginning(tmp_path: Path) -> None:
+def test_drafts_are_those_of_the_heads_in_node_order_whole_or_as_far_as_they_are_wanted(tmp_path: Path) -> None:
     path = tmp_path / "sequential.safetensors"
     write_heads(path)
     model = target()
     source = HeadsSource(str(path), TREE, model, tmp_path, float16=False)
     hidden = torch.randn(3, HIDDEN)
-    whole = source.draft(candidates(5, 6, 7), hidden, TREE)
+    whole = source.draft(candidates(5, 6, 7), hidden, None)
     kept = load(path)
     weight = model.lm_head.weight.detach()
     drafting = Drafting(kept.heads, Target.of(weight, weight, kept.token_map), TREE)
-    assert whole == drafting.draft(hidden, torch.tensor([5, 6, 7])).tolist()
-    for nodes in (1, 4, 7):
-        assert source.draft(candidates(5, 6, 7), hidden, TREE.prefix(nodes)) == [drafts[:nodes] for drafts in whole]
-    assert all(len(drafts) == 8 for drafts in whole)
+    assert [draft.tokens for draft in whole] == drafting.draft(hidden, torch.tensor([5, 6, 7])).tolist()
+    assert all(draft.rows == list(range(1, 9)) for draft in whole)
     # Siblings are different candidates.
-    assert len({whole[0][row - 1] for row in TREE.children[0]}) == 3
+    assert len({whole[0].tokens[row - 1] for row in TREE.children[0]}) == 3
+    for draft, likely in zip(whole, source.draft(candidates(5, 6, 7), hidden, lambda *_: []), strict=True):
+        assert likely.rows == list(TREE.children[0])
+        assert likely.tokens == [draft.tokens[row - 1] for row in likely.rows]
 
 
 def test_heads_with_matrices_of_their_own_draft_by_them(tmp_path: Path) -> None:
@@ -70,7 +71,7 @@ def test_heads_with_matrices_of_their_own_draft_by_them(tmp_path: Path) -> None:
     written = write_heads(path, "medusa")
     save(path, replace(written, own=own))
     hidden = torch.randn(3, HIDDEN)
-    drafts = HeadsSource(str(path), TREE, model, tmp_path, float16=False).draft(candidates(5, 6, 7), hidden, TREE)
+    drafts = HeadsSource(str(path), TREE, model, tmp_path, float16=False).draft(candidates(5, 6, 7), hidden, None)
     weight, kept = model.lm_head.weight.detach(), load(path)
     expected, without = (
         Drafting(kept.heads, Target.of(weight, weight, kept.token_map, matrices), TREE)
@@ -78,8 +79,8 @@ def test_heads_with_matrices_of_their_own_draft_by_them(tmp_path: Path) -> None:
         .tolist()
         for matrices in (own, ())
     )
-    assert drafts == expected
-    assert drafts != without
+    assert [draft.tokens for draft in drafts] == expected
+    assert expected != without
 
 
 def test_heads_that_do_not_reach_the_tree_s_depth_are_refused(tmp_path: Path) -> None:

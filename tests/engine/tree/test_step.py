@@ -26,26 +26,24 @@ def test_drafts_behind_tokens_that_are_not_computed_are_refused() -> None:
         describe("a", [0, 5], [0], [2], lambda name: TREE)
 
 
-def test_steps_of_equal_trees_are_known_as_such() -> None:
-    def nodes(starts: list[int], drafted: list[int]) -> int | None:
-        return describe("abcd", starts, [9] * len(drafted), drafted, lambda name: TREE).even_nodes
+def test_steps_that_read_no_prompt_are_known_as_such() -> None:
+    def rows(starts: list[int], drafted: list[int]) -> int | None:
+        return describe("abcd", starts, [9] * len(drafted), drafted, lambda name: TREE).decoding_rows
 
-    assert nodes([0, 3, 6], [2, 2]) == 2
-    assert nodes([0, 1, 2], [0, 0]) == 0
-    assert nodes([0, 3, 6], [2, 0]) is None
-    assert nodes([0, 3, 5], [2, 1]) is None
-    assert nodes([0, 3, 6], [0, 0]) is None
+    assert rows([0, 3, 6], [2, 2]) == 6
+    assert rows([0, 1, 2], [0, 0]) == 2
+    assert rows([0, 3, 4], [2, 0]) == 4
+    assert rows([0, 3, 5], [2, 1]) == 5
+    assert rows([0, 3, 6], [2, 0]) is None
 
 
-def test_grafts_do_not_make_steps_uneven() -> None:
+def test_grafted_nodes_are_counted_apart() -> None:
     grafted = TREE.grafted(2, 3, 4)
 
-    def described(starts: list[int], drafted: list[int]) -> tuple[int | None, int]:
+    def nodes(starts: list[int], drafted: list[int]) -> int:
         trees = {"a": grafted, "b": TREE}
-        step = describe("ab", starts, [9] * len(drafted), drafted, lambda name: trees[name])
-        return step.even_nodes, step.graft_nodes
+        return describe("ab", starts, [9] * len(drafted), drafted, lambda name: trees[name]).graft_nodes
 
-    assert described([0, 9, 15], [8, 5]) == (5, 3)
-    assert described([0, 8, 14], [7, 5]) == (5, 2)
-    assert described([0, 6, 12], [5, 5]) == (5, 0)
-    assert described([0, 5, 11], [4, 5]) == (None, 0)
+    assert nodes([0, 9, 15], [8, 5]) == 3
+    assert nodes([0, 8, 14], [7, 5]) == 2
+    assert nodes([0, 6, 12], [5, 5]) == 0
