@@ -88,7 +88,10 @@ class PlayoutOptions(BaseModel):
         default=5, ge=1, le=100, description="Frames a late caller gets at once; the schedule then starts afresh."
     )
     lead_ms: float = Field(
-        default=0.0, ge=0.0, le=2000.0, description="How far ahead of real time frames are sent at the start."
+        default=20.0,
+        ge=0.0,
+        le=2000.0,
+        description="How far ahead of real time frames are sent, from the first one on: what one may be late by unheard.",
     )
     max_buffered_s: float = Field(
         default=30.0, gt=0.0, le=600.0, description="Audio held at most; a voice that is further ahead has to wait."

@@ -1,8 +1,9 @@
 """From chunks of speech to exact frames on a drift-free schedule.
 
 Pure: the caller passes `now`, asks `next_wakeup`, and sends what `frames_due` gives. Frame n of a run is due at
-start + n * frame length, computed, not accumulated. Nothing is ever sent faster than that, but for a bounded burst
-after the caller was late: what it was late by beyond that burst moves the schedule, so a slow sink gets its audio later
+start + n * frame length, computed, not accumulated. A run begins a lead before its time: its first frames leave at once,
+and the far end always holds that much. Nothing is ever sent faster than that, but for a bounded burst after the caller
+was late: what it was late by beyond that burst moves the schedule, so a slow sink gets its audio later
 and no backlog grows anywhere. Positions count audio alone, never the silence that fills gaps.
 """
 
@@ -238,7 +239,7 @@ class Playout:
         if not complete and self._buffered < watermark_ms / 1000 * self.sample_rate_hz:
             return
         if self._origin is None:
-            self._restart_schedule(now if dry else now - self.options.lead_ms / 1000)
+            self._restart_schedule(now - self.options.lead_ms / 1000)
         self._end_underrun(self._due())
 
     def _end_underrun(self, now: float) -> None:

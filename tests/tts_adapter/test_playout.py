@@ -9,7 +9,7 @@ from tts_adapter.options import PlayoutOptions
 from tts_adapter.playout import Frame, Playout
 
 RATE = 8000
-PLAIN = PlayoutOptions(target_level_dbfs=None, fade_ms=0.0)
+PLAIN = PlayoutOptions(target_level_dbfs=None, fade_ms=0.0, lead_ms=0.0)
 
 
 def ramp(length: int, start: int = 0) -> np.ndarray:
@@ -164,7 +164,7 @@ def test_positions_name_the_segment_and_how_much_of_it() -> None:
 
 
 def test_interrupt_stops_at_once_and_keeps_the_position() -> None:
-    playout = Playout(RATE, PlayoutOptions(target_level_dbfs=None))
+    playout = Playout(RATE, PlayoutOptions(target_level_dbfs=None, lead_ms=0.0))
     playout.push(tone(2.0), 0, True, 0.0)
     play(playout, 0.099)
     position = playout.interrupt(0.1)
@@ -185,7 +185,7 @@ def largest_step(samples: np.ndarray) -> int:
 
 def test_no_click_at_joints_underruns_ends_or_interrupts() -> None:
     natural = largest_step(tone(1.0))
-    playout = Playout(RATE, PlayoutOptions(target_level_dbfs=None))
+    playout = Playout(RATE, PlayoutOptions(target_level_dbfs=None, lead_ms=0.0))
     playout.push(tone(0.2)[: 1600 - 10], 0, True, 0.0)  # ends away from zero
     second = tone(0.8)[10:]
     playout.push(second[:2390], 1, False, 0.0)  # begins away from zero, then runs dry
@@ -201,7 +201,7 @@ def test_no_click_at_joints_underruns_ends_or_interrupts() -> None:
 
 
 def test_one_gain_over_the_whole_reply() -> None:
-    playout = Playout(RATE, PlayoutOptions(fade_ms=0.0, target_level_dbfs=-20.0, max_gain_db=12.0))
+    playout = Playout(RATE, PlayoutOptions(fade_ms=0.0, target_level_dbfs=-20.0, max_gain_db=12.0, lead_ms=0.0))
     playout.push(tone(1.0, level=2000), 0, True, 0.0)
     sent = play(playout, 0.5)
     playout.push(tone(1.0, level=1000), 1, True, 0.5)
@@ -215,10 +215,10 @@ def test_one_gain_over_the_whole_reply() -> None:
 
 
 def test_gain_is_bounded_and_never_clips_what_is_known() -> None:
-    quiet = Playout(RATE, PlayoutOptions(fade_ms=0.0, max_gain_db=6.0))
+    quiet = Playout(RATE, PlayoutOptions(fade_ms=0.0, max_gain_db=6.0, lead_ms=0.0))
     quiet.push(tone(0.1, level=100), 0, True, 0.0)
     assert np.abs(play(quiet, 1.0)[1][1].samples).max() <= 200
-    peaky = Playout(RATE, PlayoutOptions(fade_ms=0.0, max_gain_db=30.0, target_level_dbfs=0.0))
+    peaky = Playout(RATE, PlayoutOptions(fade_ms=0.0, max_gain_db=30.0, target_level_dbfs=0.0, lead_ms=0.0))
     audio = np.where(np.arange(1600) % 400 == 7, 20000, 3000).astype(np.int16)
     peaky.push(audio, 0, True, 0.0)
     assert max(int(np.abs(frame.samples.astype(int)).max()) for _, frame in play(peaky, 1.0)) <= 0.91 * 32768
@@ -232,6 +232,24 @@ def test_a_voice_far_ahead_has_to_wait() -> None:
     assert not playout.has_room
     playout.frames_due(0.0)
     assert playout.has_room
+
+
+def test_the_far_end_holds_a_frame_from_the_first_one_on_and_again_after_an_underrun() -> None:
+    playout = Playout(RATE, PlayoutOptions(target_level_dbfs=None))
+    lead_s = playout.options.lead_ms / 1000
+    assert lead_s == 0.02
+    frame = playout.frame_samples
+    playout.push(tone(0.1), 0, False, 0.0)
+    # What the far end has played by a moment never reaches what it was sent.
+    for tick in range(1, 5):
+        now = 0.02 * tick - 0.001
+        playout.frames_due(now)
+        assert playout.position.samples == frame * (tick + 1)
+    playout.frames_due(0.3)
+    assert playout.next_wakeup() is None
+    playout.push(tone(0.1), 0, True, 0.3)
+    assert len(playout.frames_due(0.3)) == 2
+    assert playout.next_wakeup() == pytest.approx(0.32)
 
 
 def test_a_lead_sends_ahead_of_real_time_once() -> None:
