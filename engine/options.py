@@ -38,7 +38,11 @@ class EngineOptions(BaseModel):
         None,
         description="For example `fp8`; the embedded model also comes in `int8`. Default: as the checkpoint says.",
     )
-    speculation: Speculation = Field("none", description="How tokens are drafted before the model checks them.")
+    speculation: Speculation = Field(
+        "none",
+        description="How tokens are drafted before the model checks them; `auto`: `medusa_tree` on the embedded model, "
+        "`none` on others.",
+    )
     num_speculative_tokens: int | None = Field(
         None, ge=1, le=64, description="Tokens drafted per step. Default: 4; `mtp`: 1."
     )
@@ -98,6 +102,18 @@ class EngineOptions(BaseModel):
     vllm_log_level: Literal["debug", "info", "warning", "error"] = Field(
         "error", description="Lowest level of the engine's own log lines that is shown."
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _speculation_named(cls, settings: object) -> object:
+        """`auto` becomes what it stands for: trees where heads are there for them and nothing else is asked for."""
+        if not isinstance(settings, dict) or settings.get("speculation") != "auto":
+            return settings
+        fitting = settings.get("model", EMBEDDED_MODEL) == EMBEDDED_MODEL and not any(
+            settings.get(key) for key in ("num_speculative_tokens", "draft_model")
+        )
+        alone = str(settings.get("tensor_parallel_size", 1)) == "1"
+        return {**settings, "speculation": "medusa_tree" if fitting and alone else "none"}
 
     @field_validator("served_model_name", mode="before")
     @classmethod

@@ -25,10 +25,11 @@ class Profile:
 
 PROFILES: Mapping[str, Profile] = {
     "cpu-demo": Profile(
-        "The embedded 135M model on two CPU cores: a real call with no GPU, no account and no model hub.",
+        "The embedded 135M model with draft trees on two CPU cores: a real call with no GPU, no account and no model hub.",
         {
             "engine": {
                 "model": "embedded",
+                "speculation": "auto",
                 "max_model_len": 2048,
                 "max_num_seqs": 8,
                 # A long prompt of one call delays the steps of all others by the time of one chunk.

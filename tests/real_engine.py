@@ -15,8 +15,8 @@ _numbers = itertools.count()
 
 
 def cpu_demo(**changes: object) -> EngineOptions:
-    """Engine options of the profile `cpu-demo` with some changed."""
-    return EngineOptions.model_validate({**PROFILES["cpu-demo"].settings["engine"], **changes})
+    """Engine options of the profile `cpu-demo` without speculation, with some changed."""
+    return EngineOptions.model_validate({**PROFILES["cpu-demo"].settings["engine"], "speculation": "none", **changes})
 
 
 def ask(engine: Engine, text: str, sampling: Sampling = GREEDY) -> GenerateRequest:

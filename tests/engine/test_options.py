@@ -38,6 +38,20 @@ def test_what_does_not_fit_is_named(settings: dict[str, Any], fault: str) -> Non
 
 
 @pytest.mark.parametrize(
+    ("settings", "speculation"),
+    [
+        ({}, "medusa_tree"),
+        ({"quantization": "int8", "heads": "mine"}, "medusa_tree"),
+        ({"model": "/models/other"}, "none"),
+        ({"num_speculative_tokens": 4}, "none"),
+        ({"tensor_parallel_size": "2"}, "none"),
+    ],
+)
+def test_auto_speculates_where_heads_are_there_for_it(settings: dict[str, Any], speculation: str) -> None:
+    assert EngineOptions(**{"speculation": "auto"} | settings).speculation == speculation
+
+
+@pytest.mark.parametrize(
     ("settings", "config"),
     [
         ({}, None),
@@ -69,7 +83,7 @@ def test_a_tree_becomes_a_drafter_of_ours_and_needs_room_beside_prompts() -> Non
     options = EngineOptions(speculation="medusa_tree", tree="8", max_num_seqs=4, max_num_batched_tokens=64)
     arguments = vllm_arguments(options, AVX2)
     assert arguments["speculative_config"]["num_speculative_tokens"] == 8
-    assert [len(paths) for paths in arguments["additional_config"]["tree"]["trees"]] == [2, 3, 5, 8]
+    assert len(arguments["additional_config"]["tree"]["paths"]) == 8
     assert arguments["worker_cls"].startswith("engine.tree.")
     tight = options.model_copy(update={"max_num_batched_tokens": 36})
     with pytest.raises(ValueError, match="max_num_batched_tokens 36 leaves no room .* set more than 36"):

@@ -4,9 +4,8 @@ from pathlib import Path
 import pytest
 
 from engine.bench.step_time import Workload, measure_step_time
-from engine.options import EngineOptions
 from engine.plan.calibration import Measured, fit_line, measured_from_json
-from engine.profiles import PROFILES
+from tests.real_engine import cpu_demo
 
 pytestmark = [pytest.mark.engine, pytest.mark.prove]
 
@@ -19,7 +18,7 @@ WORKLOAD = Workload(batches=(1, 2, 4, 8), reply_tokens=48, steps=96)
 async def measured_on_this_machine() -> Measured:
     from engine.vllm_engine import VllmEngine
 
-    engine = VllmEngine(EngineOptions(**PROFILES["cpu-demo"].settings["engine"]), Path("~/.cache/voicepace"))
+    engine = VllmEngine(cpu_demo(), Path("~/.cache/voicepace"))
     await engine.start()
     try:
         return measured_from_json(await measure_step_time(engine, WORKLOAD))
