@@ -42,8 +42,8 @@ class Fit:
         """
         if self.mean is None or self.stored is None or self.stored <= 1:
             return None
-        if self.drafted is not None and self.expected:
-            return self.drafted < _WORTH_KEEPING * self.expected
+        if self.drafted is not None and self.expected is not None:
+            return self.drafted < _WORTH_KEEPING * self.expected if self.expected else None
         return self.mean - 1 < _WORTH_KEEPING * (self.stored - 1)
 
 

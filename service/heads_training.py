@@ -47,6 +47,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--rows", type=int, default=512, help="of a step (default 512)")
     how.add_argument("--rate", type=float, default=2e-3, help="highest learning rate (default 0.002)")
     how.add_argument("--hard", type=float, default=0.2, help="weight of the said token against the distribution")
+    how.add_argument(
+        "--patience",
+        type=int,
+        default=4,
+        help="judgements in a row, one every five minutes, that may be no better (default 4)",
+    )
     how.add_argument("--seed", type=int, default=0)
 
 
@@ -101,6 +107,7 @@ def _wanted(args: argparse.Namespace) -> Wanted:
             rows=args.rows,
             rate=args.rate,
             recipe=Recipe(hard=args.hard),
+            patience=args.patience,
             seed=args.seed,
         ),
     )

@@ -11,7 +11,7 @@ _COUNTS = {
     "tokens": ("tokens", "Tokens that these trees gave, bonus tokens included."),
     "expected_tokens": (
         "expected_tokens",
-        "Drafted tokens that the accuracies kept with the heads let expect of these trees.",
+        "Drafted tokens that the accuracies kept with the heads let expect at the same load.",
     ),
     "side_paths": ("side_paths", "Trees of which a path was accepted that is not the principal chain."),
     "grafts": ("grafts", "Trees with a continuation found in the text grafted on."),

@@ -75,12 +75,16 @@ class Drafting:
         level: runs a level of these heads; None: torch's operators do.
 
     Raises:
-        ValueError: the tree is deeper than the heads.
+        ValueError: the tree is deeper than the heads, or wants more candidates than they can draft.
     """
 
     def __init__(self, heads: Heads, target: Target, topology: Topology, level: Level | None = None) -> None:
         if topology.max_depth > heads.config.depth:
             raise ValueError(f"the tree is {topology.max_depth} deep, the heads only {heads.config.depth}")
+        if max(topology.ranks) >= len(target.token_map):
+            raise ValueError(
+                f"the tree has a candidate {max(topology.ranks)}, the heads draft {len(target.token_map)} tokens"
+            )
         self._heads = heads
         self._target = target
         self._topology = topology
@@ -124,7 +128,7 @@ class Drafting:
             bonus: as in `draft`.
             deeper: asked after every level about its nodes that have children.
         """
-        drafts = [Draft([], [], []) for _ in bonus]
+        drafts = [Draft([], [], []) for _ in range(len(bonus))]
         states, tokens = self._heads.start(hidden), bonus
         # By request, row of the tree, chance of its path, and the place of its state among the states.
         parents = [(request, 0, 1.0, request) for request in range(len(bonus))]

@@ -26,8 +26,10 @@ struct depth {
  * has after softmax. */
 static AVX2 void best(const float *logits, long size, long count, int64_t *ids, float *shares)
 {
-    for (long i = 0; i < count; i++)
+    for (long i = 0; i < count; i++) {
         shares[i] = -FLT_MAX;
+        ids[i] = 0;
+    }
     for (long i = 0; i < size; i += 8) {
         __m256 value = _mm256_loadu_ps(logits + i);
         int larger = _mm256_movemask_ps(_mm256_cmp_ps(value, _mm256_set1_ps(shares[count - 1]), _CMP_GT_OQ));

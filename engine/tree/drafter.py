@@ -6,13 +6,13 @@ runner asks it for drafts after each step. A drafter that fails costs its drafts
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from engine.tree.grafting import NOTHING, Grafting
+from engine.tree.grafting import NOTHING, Grafting, Load
 from engine.tree.node_policy import NodePolicy
 from engine.tree.row_costs import RowCosts
 from engine.tree.selection import Chosen, Selection
@@ -28,6 +28,15 @@ ORACLE = "oracle:"
 
 # Weight of the newest trees in what is said of their size.
 _NEWEST = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class _Coming:
+    """What was decided of the step that comes: for how many requests, whether they have trees, and what that took."""
+
+    batch: int = 0
+    trees: bool = False
+    drafting_s: float = 0.0
 
 
 class TreeDrafter:
@@ -66,8 +75,7 @@ class TreeDrafter:
         self.policy: NodePolicy | None = None
         self._shares = shares = {tuple(path): share for path, share in self._options["shares"]}
         self._selection: Selection | None = None
-        # Of the step that comes: whether it was to have trees, and how long drafting them took.
-        self._coming = (False, 0.0)
+        self._coming = _Coming()
         if self._options["follow_load"]:
             own = {path: shares.get(path, 0.0) for path in self.topology.paths}
             self.policy = NodePolicy(own, RowCosts(row_seconds))
@@ -100,9 +108,10 @@ class TreeDrafter:
             requests: rows of the batch.
         """
         drafts: list[list[int]] = [[] for _ in range(requests)]
-        trees = bool(candidates) and (self.policy is None or self.policy.trees(len(candidates)))
+        batch = len(candidates)
+        trees = bool(batch) and (self.policy is None or self.policy.trees(batch, requests - batch))
         self.chosen = [Chosen(NOTHING) for _ in candidates]
-        self._coming = (trees, 0.0)
+        self._coming = _Coming(batch)
         if candidates and not trees:
             self._say_size(0)
         if not candidates or (not trees and self._grafting is None):
@@ -111,7 +120,7 @@ class TreeDrafter:
         try:
             drafted = self._drafted(candidates, hidden_states) if trees else [[] for _ in candidates]
             if self._grafting is not None:
-                self._graft(self._grafting, candidates, drafted)
+                self._graft(self._grafting, candidates, drafted, requests)
         except Exception as error:
             self.chosen = [Chosen(NOTHING) for _ in candidates]
             self.tally.add("draft_failures")
@@ -119,8 +128,8 @@ class TreeDrafter:
             return drafts
         seconds = now_s() - begin_s
         self.tally.add("draft_s", seconds)
-        self._coming = (trees, seconds)
-        if self.policy is not None:
+        self._coming = _Coming(batch, trees, seconds)
+        if trees and self.policy is not None:
             self.policy.saw_drafting(seconds)
         self.tally.add("drafts", any(drafted))
         for candidate, tokens in zip(candidates, drafted, strict=True):
@@ -146,12 +155,15 @@ class TreeDrafter:
         self._size += _NEWEST * (nodes - self._size)
         self.tally.set("size", self._size)
 
-    def _graft(self, grafting: Grafting, candidates: Sequence[Candidate], drafted: list[list[int]]) -> None:
+    def _graft(
+        self, grafting: Grafting, candidates: Sequence[Candidate], drafted: list[list[int]], requests: int
+    ) -> None:
+        rows = requests + sum(map(len, drafted))
+        tokens = sum(chosen.tokens for chosen in self.chosen) / len(self.chosen)
         for place, candidate in enumerate(candidates):
             chosen = self.chosen[place]
-            tree, drafted[place] = grafting.grafted(
-                candidate.token_ids, chosen.tree, drafted[place], len(candidates), chosen.tokens
-            )
+            load = Load(len(candidates), rows, tokens)
+            tree, drafted[place] = grafting.grafted(candidate.token_ids, chosen.tree, drafted[place], load)
             self.chosen[place] = replace(chosen, tree=tree)
 
     def saw_tree(self, chosen: Chosen, tree: Topology, path: Sequence[int]) -> None:
@@ -179,13 +191,13 @@ class TreeDrafter:
             step: as it was.
             seconds: until all requests had their tokens.
         """
-        (trees, drafting_s), rows = self._coming, step.decoding_rows
-        if self.policy is None or rows is None:
+        coming, rows = self._coming, step.decoding_rows
+        if self.policy is None or rows is None or not coming.batch:
             return
-        batch = len(step.logit_rows)
+        seconds += coming.drafting_s
         if not step.graft_nodes:
-            self.policy.saw_step(batch, trees, rows, seconds + drafting_s)
+            self.policy.saw_step(coming.batch, coming.trees, rows, seconds)
         elif self._grafting is not None:
-            times = self.policy.times(batch, rows, seconds + drafting_s)
+            times = self.policy.times(coming.batch, coming.trees, rows, seconds)
             if times is not None:
-                self._grafting.saw_step(batch, times)
+                self._grafting.saw_step(coming.batch, times)

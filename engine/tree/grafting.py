@@ -6,6 +6,7 @@ child that has the model's token.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,21 @@ GIVEN_WAY = 6
 
 NOTHING = Topology(())
 """The tree without nodes: what a graft hangs on where no tree is drafted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What a step has without grafts.
+
+    Attributes:
+        batch: requests that may have grafts.
+        rows: of the step.
+        tokens: of each request, to expect.
+    """
+
+    batch: int
+    rows: int
+    tokens: float = 1.0
 
 
 class Grafting:
@@ -42,7 +58,7 @@ class Grafting:
         self._trimmed: dict[Topology, Topology] = {}
 
     def grafted(
-        self, token_ids: npt.NDArray[np.int32], tree: Topology, drafts: list[int], batch: int, tokens: float = 1.0
+        self, token_ids: npt.NDArray[np.int32], tree: Topology, drafts: list[int], load: Load
     ) -> tuple[Topology, list[int]]:
         """One request's tree and drafts with a graft; as they were where there is nothing to graft.
 
@@ -50,8 +66,7 @@ class Grafting:
             token_ids: prompt and reply so far.
             tree: that was drafted.
             drafts: its tokens in node order; fewer are a cut tree.
-            batch: requests of the step.
-            tokens: of each in a step, to expect without grafts.
+            load: of the step without grafts.
         """
         found = continuation(token_ids, self._longest)
         if found is None:
@@ -65,9 +80,8 @@ class Grafting:
         rest = found.tokens[depth:]
         length = min(self._most - base.nodes, len(rest), LONGEST_GRAFT)
         if self._policy is not None and self._nodes is not None:
-            rows = batch * (1 + base.nodes)
-            times = [self._nodes.times_with(rows, more) for more in range(1, length + 1)]
-            length = self._policy.length(batch, tokens, found.match, depth > 0, times)
+            times = [self._nodes.times_with(load.rows, more) for more in range(1, length + 1)]
+            length = self._policy.length(load.batch, load.tokens, found.match, depth > 0, times)
         if length < 1:
             return tree, drafts
         return base.grafted(row, length, found.match), own + rest[:length]

@@ -63,10 +63,13 @@ class HeadsSource:
 
 def _compiled(heads: Any, target: Target) -> Level | None:
     """A level in the compiled loops; None where they are not for these heads."""
+    from engine.float16_weights import fits_float16
     from engine.native.draft_heads import DraftLevels, suits
 
     if not isinstance(heads, SequentialHeads) or target.own or not suits(heads.tokens, heads.downs, target.vocabulary):
         return None
     matrices = (heads.tokens, list(heads.states), list(heads.downs), target.vocabulary)
+    if not all(map(fits_float16, (heads.tokens, *heads.states, *heads.downs, target.vocabulary))):
+        return None
     levels = DraftLevels(*matrices, heads.carry, heads.scale, heads.shift, NORM_EPSILON)
     return lambda depth, states, tokens, candidates: levels(depth, states, target.embedding[tokens], candidates)

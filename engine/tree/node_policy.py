@@ -15,6 +15,7 @@ brings only shows then.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from math import inf
 
 from engine.tree.row_costs import RowCosts
 from engine.tree.topology import Path
@@ -50,6 +51,11 @@ class _Kind:
     row_s: float = 0.0
     seen: int = 0
 
+    @property
+    def beyond_s(self) -> float:
+        """Seconds of a step beside those of its rows."""
+        return max(0.0, self.seconds - self.row_s)
+
     def saw(self, seconds: float, tokens: float, row_s: float, newest: float) -> None:
         self.seen += 1
         weight = max(1 / self.seen, newest)
@@ -77,20 +83,29 @@ class NodePolicy:
     Args:
         shares: by path, how often the model goes all the way along it, as far as known beforehand.
         costs: of steps by their rows, as far as known beforehand.
+
+    Attributes:
+        trying: whether the trees of the step at hand are a try: more of them than seem to be worth it, or any.
     """
 
     def __init__(self, shares: Mapping[Path, float], costs: RowCosts) -> None:
         self._likeliest = sorted(shares.values(), reverse=True)
         self._costs = costs
-        self._unit_s = costs.one_row_s
+        self._unit_s = costs.one_row_s or inf
         self._loads: dict[int, _Load] = {}
         self._level_s = 0.0
-        self._levels = 0
-        self._generous = False
-        self._tokens = 1.0
+        # Of the step at hand.
+        self.trying = self._generous = False
+        self._beside, self._tokens, self._levels = 0, 1.0, 1
 
-    def trees(self, batch: int) -> bool:
-        """Whether the next step of so many requests has trees; asked once a step."""
+    def trees(self, batch: int, beside: int = 0) -> bool:
+        """Whether the next step has trees; asked once a step.
+
+        Args:
+            batch: requests that may have them.
+            beside: rows of others.
+        """
+        self._beside, self._tokens, self._levels = beside, 1.0, 1
         load = self._load(batch)
         on, off = self._rates(batch, load)
         better = off > on * (1 + MARGIN) if load.on else on > off * (1 + MARGIN)
@@ -102,6 +117,7 @@ class NodePolicy:
         # With trees the tries take turns: none, and more nodes than seem to be worth it.
         self._generous = tried and load.on and load.steps // PROBE_EVERY % 2 == 0
         other = (tried and not self._generous) or (load.on and load.steps in _EARLY)
+        self.trying = load.on != other and (self._generous or other)
         return load.on != other
 
     def kept(self, batch: int, chances: Sequence[Sequence[float]]) -> list[list[int]]:
@@ -117,9 +133,9 @@ class NodePolicy:
         price = self._price(batch)
         nodes = [(-chance, place, request) for request, own in enumerate(chances) for place, chance in enumerate(own)]
         nodes.sort()
-        before = self._row_s(batch)
+        before = self._row_s(batch + self._beside)
         worth = [
-            gain - price * (self._row_s(batch + count) - before)
+            gain - price * (self._row_s(batch + self._beside + count) - before)
             for count, gain in enumerate(accumulate((-node[0] for node in nodes), initial=0.0))
         ]
         best = nodes[: worth.index(max(worth))]
@@ -139,36 +155,37 @@ class NodePolicy:
         Returns:
             Their places.
         """
-        self._levels += 1
-        price = self._price(batch)
-        row = price * (self._row_s(2 * batch) - self._row_s(batch)) / batch
+        price, row = self._price(batch), self._row_price(batch)
         gains = {place: _CHILD * chance - row for place, chance in enumerate(chances) if _CHILD * chance > row}
-        return list(gains) if sum(gains.values()) > price * self._level_s else []
+        if sum(gains.values()) <= price * self._level_s:
+            return []
+        self._levels += 1
+        return list(gains)
 
     def expected(self, batch: int) -> float:
-        """Drafted tokens that each request's tree should bring with heads that are right as often as known beforehand: those
-        of the likeliest nodes, as many as are best for so many requests."""
-        return sum(self._likeliest[: self._nodes_beforehand(batch)])
+        """Drafted tokens that each request's tree brings if every path is as likely as known beforehand: those of the nodes
+        that would be worth their rows. Where heads know when they are sure, trees bring more than that."""
+        row = self._row_price(batch)
+        return sum(share for share in self._likeliest if share > row)
 
     def saw_drafting(self, seconds: float) -> None:
-        """Drafting took so long, over as many levels as `deeper` was asked about since it was last told so."""
-        if self._levels:
-            each = seconds / self._levels
-            self._level_s += (_NEWEST if self._level_s else 1.0) * (each - self._level_s)
-        self._levels = 0
+        """The step's trees were drafted, in so many seconds."""
+        each = seconds / self._levels
+        if self._level_s:
+            each = min(each, _OUTLIER * self._level_s)
+        self._level_s += (_NEWEST if self._level_s else 1.0) * (each - self._level_s)
 
     def saw_step(self, batch: int, trees: bool, rows: int, seconds: float) -> None:
         """The step that was chosen for last.
 
         Args:
-            batch: requests of it.
+            batch: requests of it that could have trees.
             trees: whether it was to have trees; one without any, because none seemed worth it, is of that kind too.
             rows: of it.
             seconds: that it took, the drafting of its trees included.
         """
-        if not self._unit_s:
-            # Nothing was measured beforehand: rows cost a share of this step.
-            self._unit_s = seconds / self._costs.times(rows)
+        # No step is quicker than its rows, whatever was measured beforehand, on a machine that may have been busy.
+        self._unit_s = min(self._unit_s, seconds / self._costs.times(rows))
         load = self._load(batch)
         kind = load.trees if trees else load.plain
         if not trees and load.trees.seen:
@@ -177,10 +194,11 @@ class NodePolicy:
         tokens = self._tokens if trees else 1.0
         kind.saw(seconds, tokens, self._row_s(rows), _NEWEST if load.on == trees else _NEWEST_TRY)
 
-    def times(self, batch: int, rows: int, seconds: float) -> float | None:
-        """`seconds` in units of what a step with trees and so many rows is expected to take; None while none was seen."""
-        kind = self._load(batch).trees
-        return seconds / (kind.seconds + self._row_s(rows) - kind.row_s) if kind.seen else None
+    def times(self, batch: int, trees: bool, rows: int, seconds: float) -> float | None:
+        """`seconds` in units of what such a step with so many rows is expected to take; None while none was seen."""
+        load = self._load(batch)
+        kind = load.trees if trees else load.plain
+        return seconds / (self._row_s(rows) + kind.beyond_s) if kind.seen else None
 
     def times_with(self, rows: int, more: int) -> float:
         """A step with `more` rows beside `rows`, in units of one without, by its rows alone."""
@@ -203,11 +221,11 @@ class NodePolicy:
             tokens = 1.0 + sum(self._likeliest[:nodes])
             tree_s = self._row_s(batch * (1 + nodes))
             if load.plain.seen:
-                tree_s += plain_s - self._row_s(batch)
+                tree_s += load.plain.beyond_s
         if not load.plain.seen:
             plain_s = self._row_s(batch)
             if load.trees.seen:
-                plain_s += tree_s - load.trees.row_s
+                plain_s += load.trees.beyond_s
         return tokens / tree_s, 1.0 / plain_s
 
     def _nodes_beforehand(self, batch: int) -> int:
@@ -220,9 +238,13 @@ class NodePolicy:
         price = batch * max(self._rates(batch, self._load(batch)))
         return price / 2 if self._generous else price
 
+    def _row_price(self, batch: int) -> float:
+        """Tokens that must come of one more row: in the time that it adds where every request has one node already."""
+        return self._price(batch) * (self._row_s(2 * batch) - self._row_s(batch)) / batch
+
     def _row_s(self, rows: int) -> float:
         """Seconds of a step's rows; of steps of one row while nothing was measured."""
-        return (self._unit_s or 1.0) * self._costs.times(rows)
+        return (1.0 if self._unit_s == inf else self._unit_s) * self._costs.times(rows)
 
 
 def about(batch: int) -> int:

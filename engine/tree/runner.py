@@ -26,7 +26,7 @@ from engine.tree.topology import Topology
 @lru_cache(maxsize=512)
 def depths_of(topology: Topology, device: torch.device) -> torch.Tensor:
     """[nodes] distance of each node from the root."""
-    return torch.tensor(topology.depths, device=device)
+    return torch.tensor(topology.depths, dtype=torch.long, device=device)
 
 
 class TreeRunner(GPUModelRunner):  # type: ignore[misc]
@@ -74,6 +74,9 @@ class TreeRunner(GPUModelRunner):  # type: ignore[misc]
         return super().execute_model(*args, **kwargs)
 
     def _prepare_inputs(self, scheduler_output: Any, num_scheduled_tokens: Any) -> Any:
+        # What was drafted before a preemption is gone; vLLM pads such a request's step with drafts that it makes up.
+        for request_id in scheduler_output.scheduled_cached_reqs.resumed_req_ids:
+            self._drafted.pop(request_id, None)
         # vLLM gives every token a cache slot by its place in the row, which is what a tree needs: one for every node.
         prepared = super()._prepare_inputs(scheduler_output, num_scheduled_tokens)
         batch, count = self.input_batch, self.input_batch.num_reqs

@@ -56,6 +56,9 @@ class Selection:
             hidden: as for `Source`.
         """
         batch = len(candidates)
+        if self._policy.trying:
+            for kind in self._chances.values():
+                kind.fade()
 
         def deeper(chances: Sequence[float], requests: Sequence[int]) -> list[int]:
             kinds = [self._chances[candidates[request].greedy] for request in requests]

@@ -60,6 +60,13 @@ def test_of_equal_candidates_the_first_ones_are_taken() -> None:
     assert torch.equal(shares, shares[:, :1].expand(-1, 7))
 
 
+def test_states_that_are_no_numbers_give_tokens_that_exist() -> None:
+    own = heads(1)
+    states = torch.full((1, HIDDEN), float("nan"))
+    _, ids, shares = compiled(own, torch.randn(VOCABULARY, HIDDEN))(0, states, torch.randn(1, HIDDEN), 5)
+    assert 0 <= int(ids.min()) <= int(ids.max()) < VOCABULARY
+
+
 def test_heads_of_other_sizes_are_left_to_torch() -> None:
     own = heads(1)
     vocabulary = torch.randn(VOCABULARY, HIDDEN)

@@ -43,9 +43,9 @@ def test_less_than_half_of_the_gain_means_retrain(value: float, retrain: bool | 
     assert read_fit(stored(value)).retrain is retrain
 
 
-def trees(kept: int) -> str:
-    """20 trees for the 100 steps, expected to keep a token each, with 5 tokens from grafts."""
-    counts = {"verified": 20, "tokens": 20 + kept + 5, "graft_tokens": 5, "expected_tokens": 20}
+def trees(kept: int, expected: int = 20) -> str:
+    """20 trees for the 100 steps, with 5 tokens from grafts."""
+    counts = {"verified": 20, "tokens": 20 + kept + 5, "graft_tokens": 5, "expected_tokens": expected}
     return stored(3.0) + "".join(
         f'# TYPE voicepace_tree_{name} counter\nvoicepace_tree_{name}_total{{model="m"}} {count}\n'
         for name, count in counts.items()
@@ -53,10 +53,14 @@ def trees(kept: int) -> str:
 
 
 @pytest.mark.parametrize(("kept", "retrain"), [(20, False), (10, False), (9, True)])
-def test_trees_are_compared_with_what_trees_of_their_sizes_should_give(kept: int, retrain: bool) -> None:
+def test_trees_are_compared_with_what_they_should_give_at_the_same_load(kept: int, retrain: bool) -> None:
     fit = read_fit(trees(kept))
     assert (fit.drafted, fit.expected, fit.retrain) == (kept / 20, 1.0, retrain)
     assert f"kept {kept / 20:.2f} tokens" in in_words(fit)
+
+
+def test_a_load_at_which_no_tree_is_expected_to_pay_says_nothing_of_the_heads() -> None:
+    assert read_fit(trees(4, expected=0)).retrain is None
 
 
 def test_trees_of_heads_that_keep_no_value_are_not_judged() -> None:

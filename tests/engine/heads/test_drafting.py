@@ -121,6 +121,12 @@ def test_a_tree_deeper_than_the_heads_is_refused() -> None:
         Drafting(small.heads("medusa"), small.target(), Topology.chain(4))
 
 
+def test_a_tree_with_more_candidates_than_can_be_drafted_is_refused() -> None:
+    Drafting(small.heads("medusa"), small.target(), Topology.from_paths([(23,)]))
+    with pytest.raises(ValueError, match="a candidate 24, the heads draft 24 tokens"):
+        Drafting(small.heads("medusa"), small.target(), Topology.from_paths([(24,)]))
+
+
 def test_heads_with_matrices_of_their_own_use_them() -> None:
     heads, target = small.heads("medusa"), small.target()
     torch.manual_seed(3)

@@ -31,6 +31,24 @@ def test_what_was_seen_is_forgotten_as_new_text_comes() -> None:
         assert (chances.of(0.5) > 0.9) == kept
 
 
+def test_what_is_no_probability_is_not_believed_and_teaches_nothing() -> None:
+    chances = Chances()
+    for promised in (float("nan"), float("inf"), 3.8e36, -0.1):
+        chances.saw(promised, False)
+        assert chances.of(promised) == 0.0
+    assert [chances.of(promised) for promised in (0.5, 1.0)] == [0.5, 1.0]
+
+
+def test_what_is_no_longer_seen_comes_to_be_believed_again() -> None:
+    chances = Chances()
+    for _ in range(2000):
+        chances.saw(0.5, False)
+    assert chances.of(0.5) < 0.05
+    for _ in range(60):
+        chances.fade()
+    assert chances.of(0.5) > 0.4
+
+
 @given(st.lists(st.tuples(st.floats(0, 1), st.booleans()), max_size=60), st.floats(0, 1))
 def test_a_chance_stays_one(seen: list[tuple[float, bool]], promised: float) -> None:
     chances = Chances()

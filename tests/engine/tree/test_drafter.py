@@ -1,5 +1,6 @@
 """The safe call of whatever drafts, and the drafter that knows the answer."""
 
+import itertools
 import json
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,6 +13,7 @@ import torch
 from engine.tree.drafter import TreeDrafter
 from engine.tree.selection import Chosen
 from engine.tree.source import Candidate
+from engine.tree.step import Step, describe
 from engine.tree.topology import Topology
 
 TREE = Topology.from_paths([(0,), (1,), (0, 0), (0, 1), (1, 0), (0, 0, 0)])
@@ -84,6 +86,43 @@ def test_where_they_follow_the_load_trees_have_the_nodes_that_are_worth_it(tmp_p
     assert (counted["drafts"], counted["expected_tokens"]) == (57, pytest.approx(57))
     good.restart({})
     assert good.tally.read()["drafts"] == 0
+
+
+def step_of(*drafted: int, prompt: bool = False) -> Step:
+    """Of requests with so many drafts each; `prompt`: another one is read beside them."""
+    starts = [0]
+    for nodes in drafted:
+        starts.append(starts[-1] + nodes + 1)
+    more = [starts[-1] + 20] if prompt else []
+    count = len(drafted) + prompt
+    return describe("abcd"[:count], [*starts, *more], [9] * count, [*drafted, *[0] * prompt], lambda name: TREE)
+
+
+def test_a_step_is_booked_for_the_requests_that_could_have_trees_with_the_time_its_own_drafts_took(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = drafter(tmp_path, follow_load=True, shares=[[[0], 0.6]])
+    seen: list[tuple[int, bool, int, float]] = []
+    monkeypatch.setattr(made.policy, "saw_step", lambda *booked: seen.append(booked))
+    clock = itertools.count()
+    monkeypatch.setattr("engine.tree.drafter.now_s", lambda: next(clock) * 0.5)
+    # Before anything was drafted nothing is booked.
+    made.saw_step(step_of(0), 0.1)
+    # Two of three requests may have trees.
+    made.drafts([candidate(0, 1, 2), candidate(2, 1, 2)], torch.zeros(3, 4), 3)
+    made.saw_step(step_of(1, 0, 1), 0.1)
+    made.saw_step(step_of(1, prompt=True), 0.1)
+    assert seen == [(2, True, 5, 0.6)]
+
+
+def test_a_step_whose_drafting_failed_is_a_plain_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = drafter(tmp_path, follow_load=True, shares=[[[0], 0.6]])
+    seen: list[tuple[int, bool, int, float]] = []
+    monkeypatch.setattr(made.policy, "saw_step", lambda *booked: seen.append(booked))
+    (tmp_path / "oracle.json").write_text(json.dumps({"replies": [], "fail": True}))
+    made.drafts([candidate(0, 1, 2)], torch.zeros(1, 4), 1)
+    made.saw_step(step_of(0), 0.1)
+    assert seen == [(1, False, 1, 0.1)]
 
 
 def test_what_the_text_has_said_is_grafted_and_counted(tmp_path: Path) -> None:

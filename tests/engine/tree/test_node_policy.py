@@ -44,6 +44,7 @@ class Machine:
         trees = self.policy.trees(batch)
         kept: list[list[float]] = [[] for _ in range(batch)]
         drafting_s = 0.0
+        assert trees or not self.policy.trying
         if trees:
             chances, levels = self._draft(batch)
             drafting_s = self.level_s * levels
@@ -134,6 +135,42 @@ def test_one_slow_step_changes_nothing() -> None:
     machine.run(1, 20 * PROBE_EVERY + 5)
     machine.policy.saw_step(1, True, 3, 1.0)
     assert None not in machine.run(1, PATIENCE)
+
+
+@pytest.mark.parametrize("measured", [True, False])
+def test_a_first_step_that_was_disturbed_decides_nothing(measured: bool) -> None:
+    machine = Machine(measured=measured)
+    machine.policy.trees(1)
+    machine.policy.saw_step(1, True, 1, 0.5)
+    assert settled(machine.run(1, 600))[-100:].count(4) > 30
+
+
+def test_rows_that_were_measured_on_a_busy_machine_become_cheaper() -> None:
+    machine = Machine()
+    machine.policy = NodePolicy(SHARES, RowCosts({rows: 5 * (0.001 * rows + 0.01) for rows in ROWS}))
+    assert settled(machine.run(1, 600))[-100:].count(4) > 30
+    assert machine.policy.times(1, True, 5, 0.025) > 0.5
+
+
+def test_rows_of_others_make_a_row_dearer_where_blocks_of_rows_fill_up() -> None:
+    # The seventh row costs as much as the first six.
+    costs = RowCosts({1: 0.02, 6: 0.021, 7: 0.04, 12: 0.041})
+    kept = []
+    for beside in (0, 4, 5):
+        policy = NodePolicy(SHARES, costs)
+        policy.trees(1, beside)
+        kept.append(len(policy.kept(1, [[0.9, 0.3, 0.2, 0.1]])[0]))
+    assert kept[0] == 4
+    assert kept[1] == 1
+    assert kept[2] in (0, 4)
+
+
+def test_one_slow_drafting_does_not_end_deep_trees() -> None:
+    machine = Machine(sure_share=1.0)
+    machine.run(1, 200)
+    machine.policy.trees(1)
+    machine.policy.saw_drafting(0.2)
+    assert machine.step(1) == 4
 
 
 @pytest.mark.parametrize("measured", [True, False])
