@@ -50,7 +50,8 @@ class Draft:
     Attributes:
         rows: of the tree, ascending; every parent is among them.
         tokens: of these.
-        chances: for each, what the heads say of its whole path: the product of its tokens' probabilities.
+        chances: for each, what the heads say of its whole path: the product of its tokens' probabilities; empty where
+            nothing is said.
     """
 
     rows: list[int]

@@ -48,18 +48,9 @@ static AVX2 void best(const float *logits, long size, long count, int64_t *ids, 
     __m256 most = _mm256_set1_ps(shares[0]), sums = _mm256_setzero_ps();
     for (long i = 0; i < size; i += 8)
         sums = _mm256_add_ps(sums, exponential(_mm256_sub_ps(_mm256_loadu_ps(logits + i), most)));
-    float parts[8], sum = 0.0f;
-    _mm256_storeu_ps(parts, sums);
-    for (int i = 0; i < 8; i++)
-        sum += parts[i];
-    for (long first = 0; first < count; first += 8) {
-        float some[8] = {0};
-        for (long i = 0; i < 8 && first + i < count; i++)
-            some[i] = shares[first + i];
-        _mm256_storeu_ps(some, exponential(_mm256_sub_ps(_mm256_loadu_ps(some), most)));
-        for (long i = 0; i < 8 && first + i < count; i++)
-            shares[first + i] = some[i] / sum;
-    }
+    float sum = total(sums);
+    for (long i = 0; i < count; i++)
+        shares[i] = _mm256_cvtss_f32(exponential(_mm256_sub_ps(_mm256_set1_ps(shares[i]), most))) / sum;
 }
 
 /* y = silu(gate + their own) * (up + their own), where own and shift add to both halves, [2 inner]. */

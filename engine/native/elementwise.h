@@ -15,6 +15,16 @@ static inline AVX2 void gated(const float *gate, const float *up, float *y)
     }
 }
 
+/* Of eight values, in order. */
+static inline AVX2 float total(__m256 values)
+{
+    float parts[8], sum = 0.0f;
+    _mm256_storeu_ps(parts, values);
+    for (int i = 0; i < 8; i++)
+        sum += parts[i];
+    return sum;
+}
+
 /* y = x over its root mean square, times `weight`, unless that is NULL. */
 static inline AVX2 void norm(const float *x, const float *weight, float *y, long size, float epsilon)
 {
@@ -23,11 +33,7 @@ static inline AVX2 void norm(const float *x, const float *weight, float *y, long
         __m256 value = _mm256_loadu_ps(x + i);
         squares = _mm256_fmadd_ps(value, value, squares);
     }
-    float parts[8], sum = 0.0f;
-    _mm256_storeu_ps(parts, squares);
-    for (int i = 0; i < 8; i++)
-        sum += parts[i];
-    float root = _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(sum / (float)size + epsilon)));
+    float root = _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(total(squares) / (float)size + epsilon)));
     __m256 scale = _mm256_set1_ps(1.0f / root);
     for (long i = 0; i < size; i += 8) {
         __m256 value = _mm256_mul_ps(_mm256_loadu_ps(x + i), scale);

@@ -50,7 +50,6 @@ class TreeDrafter:
     Attributes:
         topology: the whole tree.
         tally: of everything that trees gave.
-        policy: which nodes are worth it; None where trees are always whole.
         chosen: the trees of the last drafts, one for each candidate.
     """
 
@@ -72,15 +71,18 @@ class TreeDrafter:
         self.tally = Tally(Path(self._options["tally"]), writing=True)
         self._size = float(self.topology.nodes)
         self.tally.set("size", self._size)
-        self.policy: NodePolicy | None = None
         self._shares = shares = {tuple(path): share for path, share in self._options["shares"]}
         self._selection: Selection | None = None
         self._coming = _Coming()
         if self._options["follow_load"]:
-            own = {path: shares.get(path, 0.0) for path in self.topology.paths}
-            self.policy = NodePolicy(own, RowCosts(row_seconds))
-            self._selection = Selection(self.topology, shares, self.policy)
+            policy = NodePolicy(shares.values(), RowCosts(row_seconds))
+            self._selection = Selection(self.topology, shares, policy)
         self._grafting = Grafting(self.topology, shares, self.policy) if self._options["lookup"] else None
+
+    @property
+    def policy(self) -> NodePolicy | None:
+        """Which nodes are worth it; None where trees are always whole."""
+        return None if self._selection is None else self._selection.policy
 
     def load_model(self, target: Any) -> None:
         """Called by vLLM once the target model is loaded."""
@@ -140,14 +142,14 @@ class TreeDrafter:
         """The tokens of trees of their own, which are put into `chosen`."""
         assert self._source is not None
         hidden = hidden_states[torch.tensor([candidate.place for candidate in candidates])]
-        if self._selection is None or self.policy is None:
+        if self._selection is None:
             drafts = self._source.draft(candidates, hidden, None)
             self.chosen = [Chosen(self.topology.subtree(draft.rows) if draft.rows else NOTHING) for draft in drafts]
             paths = [path for chosen in self.chosen for path in chosen.tree.paths]
             self.tally.add("expected_tokens", sum(self._shares.get(path, 0.0) for path in paths))
             return [draft.tokens for draft in drafts]
         self.chosen, drafted = self._selection.drafted(self._source, candidates, hidden)
-        self.tally.add("expected_tokens", len(drafted) * self.policy.expected(len(drafted)))
+        self.tally.add("expected_tokens", len(drafted) * self._selection.policy.expected(len(drafted)))
         self._say_size(sum(map(len, drafted)) / len(drafted))
         return drafted
 
@@ -158,11 +160,10 @@ class TreeDrafter:
     def _graft(
         self, grafting: Grafting, candidates: Sequence[Candidate], drafted: list[list[int]], requests: int
     ) -> None:
-        rows = requests + sum(map(len, drafted))
         tokens = sum(chosen.tokens for chosen in self.chosen) / len(self.chosen)
+        load = Load(len(candidates), requests + sum(map(len, drafted)), tokens)
         for place, candidate in enumerate(candidates):
             chosen = self.chosen[place]
-            load = Load(len(candidates), rows, tokens)
             tree, drafted[place] = grafting.grafted(candidate.token_ids, chosen.tree, drafted[place], load)
             self.chosen[place] = replace(chosen, tree=tree)
 

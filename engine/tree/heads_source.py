@@ -68,8 +68,10 @@ def _compiled(heads: Any, target: Target) -> Level | None:
 
     if not isinstance(heads, SequentialHeads) or target.own or not suits(heads.tokens, heads.downs, target.vocabulary):
         return None
-    matrices = (heads.tokens, list(heads.states), list(heads.downs), target.vocabulary)
-    if not all(map(fits_float16, (heads.tokens, *heads.states, *heads.downs, target.vocabulary))):
+    states, downs = list(heads.states), list(heads.downs)
+    if not all(map(fits_float16, (heads.tokens, *states, *downs, target.vocabulary))):
         return None
-    levels = DraftLevels(*matrices, heads.carry, heads.scale, heads.shift, NORM_EPSILON)
+    levels = DraftLevels(
+        heads.tokens, states, downs, target.vocabulary, heads.carry, heads.scale, heads.shift, NORM_EPSILON
+    )
     return lambda depth, states, tokens, candidates: levels(depth, states, target.embedding[tokens], candidates)

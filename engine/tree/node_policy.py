@@ -12,13 +12,12 @@ decisions in a row, so that it does not flutter. Now and then a step is tried th
 brings only shows then.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from math import inf
 
 from engine.tree.row_costs import RowCosts
-from engine.tree.topology import Path
 
 # Trees begin or end when that promises this much more, so many decisions in a row.
 MARGIN = 0.03
@@ -81,15 +80,15 @@ class NodePolicy:
     """Chooses, and learns from what came of it.
 
     Args:
-        shares: by path, how often the model goes all the way along it, as far as known beforehand.
+        shares: of the tree's paths, how often the model goes all the way along each, as far as known beforehand.
         costs: of steps by their rows, as far as known beforehand.
 
     Attributes:
         trying: whether the trees of the step at hand are a try: more of them than seem to be worth it, or any.
     """
 
-    def __init__(self, shares: Mapping[Path, float], costs: RowCosts) -> None:
-        self._likeliest = sorted(shares.values(), reverse=True)
+    def __init__(self, shares: Iterable[float], costs: RowCosts) -> None:
+        self._likeliest = sorted(shares, reverse=True)
         self._costs = costs
         self._unit_s = costs.one_row_s or inf
         self._loads: dict[int, _Load] = {}
@@ -117,8 +116,9 @@ class NodePolicy:
         # With trees the tries take turns: none, and more nodes than seem to be worth it.
         self._generous = tried and load.on and load.steps // PROBE_EVERY % 2 == 0
         other = (tried and not self._generous) or (load.on and load.steps in _EARLY)
-        self.trying = load.on != other and (self._generous or other)
-        return load.on != other
+        trees = load.on != other
+        self.trying = trees and (self._generous or not load.on)
+        return trees
 
     def kept(self, batch: int, chances: Sequence[Sequence[float]]) -> list[list[int]]:
         """Which nodes a step verifies.

@@ -38,10 +38,13 @@ class Selection:
         shares: by path, how often the model goes all the way along it, as far as known beforehand; for sources that say
             nothing of chances.
         policy: says which nodes are worth it.
+
+    Attributes:
+        policy: the same.
     """
 
     def __init__(self, topology: Topology, shares: Mapping[Path, float], policy: NodePolicy) -> None:
-        self._topology, self._policy = topology, policy
+        self._topology, self.policy = topology, policy
         self._shares = [shares.get(path, 0.0) for path in topology.paths]
         self._chances = {greedy: Chances() for greedy in (False, True)}
 
@@ -56,19 +59,19 @@ class Selection:
             hidden: as for `Source`.
         """
         batch = len(candidates)
-        if self._policy.trying:
+        if self.policy.trying:
             for kind in self._chances.values():
                 kind.fade()
 
         def deeper(chances: Sequence[float], requests: Sequence[int]) -> list[int]:
             kinds = [self._chances[candidates[request].greedy] for request in requests]
-            return self._policy.deeper(batch, [kind.of(chance) for kind, chance in zip(kinds, chances, strict=True)])
+            return self.policy.deeper(batch, [kind.of(chance) for kind, chance in zip(kinds, chances, strict=True)])
 
         drafts = source.draft(candidates, hidden, deeper)
         promised = [draft.chances or [self._shares[row - 1] for row in draft.rows] for draft in drafts]
         likely = [self._likely(*given) for given in zip(drafts, promised, candidates, strict=True)]
         chosen, tokens = [], []
-        for request, nodes in enumerate(self._policy.kept(batch, likely)):
+        for request, nodes in enumerate(self.policy.kept(batch, likely)):
             draft = drafts[request]
             tree = self._topology.subtree([draft.rows[node] for node in nodes]) if nodes else NOTHING
             own = [promised[request][node] for node in nodes]

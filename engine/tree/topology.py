@@ -81,14 +81,7 @@ class Topology:
     def prefix(self, nodes: int) -> "Topology":
         """The tree of the first `nodes` nodes, at least one."""
         nodes = min(max(1, nodes), self.nodes)
-        prefix = self._prefixes.get(nodes)
-        if prefix is None:
-            prefix = self._prefixes[nodes] = Topology(self.paths[:nodes])
-        return prefix
-
-    @cached_property
-    def _prefixes(self) -> dict[int, "Topology"]:
-        return {self.nodes: self}
+        return self if nodes == self.nodes else self.subtree(range(1, nodes + 1))
 
     def subtree(self, rows: Sequence[int]) -> "Topology":
         """The tree of some of its nodes.

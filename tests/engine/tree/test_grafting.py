@@ -24,7 +24,7 @@ def followed_by(*rest: int) -> np.ndarray:
 
 
 def grafting() -> Grafting:
-    return Grafting(WHOLE, SHARES, NodePolicy(SHARES, RowCosts({})))
+    return Grafting(WHOLE, SHARES, NodePolicy(SHARES.values(), RowCosts({})))
 
 
 def walked(topology: Topology, drafts: list[int], truth: Sequence[int]) -> int:

@@ -34,7 +34,7 @@ class Machine:
 
     def __post_init__(self) -> None:
         seconds = {rows: self.row_s * rows + self.fixed_s / 2 for rows in ROWS} if self.measured else {}
-        self.policy = NodePolicy(SHARES, RowCosts(seconds))
+        self.policy = NodePolicy(SHARES.values(), RowCosts(seconds))
 
     def run(self, batch: int, steps: int) -> list[int | None]:
         """Nodes verified in each step, None where it was to have no trees."""
@@ -147,7 +147,7 @@ def test_a_first_step_that_was_disturbed_decides_nothing(measured: bool) -> None
 
 def test_rows_that_were_measured_on_a_busy_machine_become_cheaper() -> None:
     machine = Machine()
-    machine.policy = NodePolicy(SHARES, RowCosts({rows: 5 * (0.001 * rows + 0.01) for rows in ROWS}))
+    machine.policy = NodePolicy(SHARES.values(), RowCosts({rows: 5 * (0.001 * rows + 0.01) for rows in ROWS}))
     assert settled(machine.run(1, 600))[-100:].count(4) > 30
     assert machine.policy.times(1, True, 5, 0.025) > 0.5
 
@@ -157,7 +157,7 @@ def test_rows_of_others_make_a_row_dearer_where_blocks_of_rows_fill_up() -> None
     costs = RowCosts({1: 0.02, 6: 0.021, 7: 0.04, 12: 0.041})
     kept = []
     for beside in (0, 4, 5):
-        policy = NodePolicy(SHARES, costs)
+        policy = NodePolicy(SHARES.values(), costs)
         policy.trees(1, beside)
         kept.append(len(policy.kept(1, [[0.9, 0.3, 0.2, 0.1]])[0]))
     assert kept[0] == 4
@@ -183,8 +183,8 @@ def test_machines_that_are_ten_times_slower_choose_the_same(measured: bool) -> N
 
 def test_where_rows_are_dear_by_measure_it_begins_without_trees() -> None:
     dear, cheap = ({rows: 0.02 * rows**power for rows in ROWS} for power in (0.95, 0.1))
-    assert not NodePolicy(SHARES, RowCosts(dear)).trees(4)
-    assert NodePolicy(SHARES, RowCosts(cheap)).trees(4)
+    assert not NodePolicy(SHARES.values(), RowCosts(dear)).trees(4)
+    assert NodePolicy(SHARES.values(), RowCosts(cheap)).trees(4)
 
 
 @given(st.lists(st.lists(st.floats(0, 1), max_size=6), min_size=1, max_size=5), st.floats(0.0, 0.3))
@@ -192,7 +192,7 @@ def test_what_is_kept_are_the_likeliest_nodes_of_all_requests_and_every_parent(
     drawn: list[list[float]], row_cost: float
 ) -> None:
     chances = [list(accumulate(own, min)) for own in drawn]
-    policy = NodePolicy(SHARES, RowCosts({}, row_cost))
+    policy = NodePolicy(SHARES.values(), RowCosts({}, row_cost))
     kept = policy.kept(len(chances), chances)
     for own, places in zip(chances, kept, strict=True):
         assert places == list(range(len(places)))

@@ -39,7 +39,7 @@ class Heads:
 
 
 def selection(row_cost: float = 0.1) -> Selection:
-    return Selection(TREE, SHARES, NodePolicy(SHARES, RowCosts({}, row_cost)))
+    return Selection(TREE, SHARES, NodePolicy(SHARES.values(), RowCosts({}, row_cost)))
 
 
 def test_likely_nodes_of_each_request_become_its_tree_with_their_tokens() -> None:
@@ -87,7 +87,7 @@ def test_of_a_tree_that_was_cut_only_what_was_verified_counts() -> None:
 def test_heads_that_have_promised_too_much_are_believed_again_once_they_keep_it(batch: int, poor: float) -> None:
     """On an imagined machine; heads are sure of every third request. A step is a row and what comes beside, 1 to 8."""
     shares = dict(zip(TREE.paths, (0.5, 0.3, 0.2, 0.1, 0.1, 0.1), strict=True))
-    policy = NodePolicy(shares, RowCosts({rows: 0.015 + 0.0015 * rows for rows in ROWS}))
+    policy = NodePolicy(shares.values(), RowCosts({rows: 0.015 + 0.0015 * rows for rows in ROWS}))
     chooser, dice = Selection(TREE, shares, policy), random.Random(4)
     candidates = [candidate(row) for row in range(batch)]
 
