@@ -1,29 +1,35 @@
-"""Step time as measured: a line a + b · batch fitted on a few batch sizes predicts the others.
+"""Step time as measured: a line with at most one bend, fitted on a few batch sizes, predicts the others.
 
-The line holds while bytes decide (a: weights and overhead; b: keys, values and rows of one call); a measurement far
-beyond the fitted batches may lie above it.
+A step takes the longer of what its bytes and what its rows take (the roofline: Williams et al., 2009). While bytes
+decide the line is nearly flat; from the batch on where rows decide it is steeper. Two batch sizes give a straight line.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from engine.plan.errors import PlanError, require_positive
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """seconds(batch) = base_s + per_call_s · batch."""
+    """seconds(batch) = base_s + per_call_s · batch + steeper_s · max(0, batch - bend); steeper_s is never below 0."""
 
     base_s: float
     per_call_s: float
+    steeper_s: float = 0.0
+    bend: int = 0
 
     def at(self, batch: int) -> float:
         """Seconds at that batch size."""
-        return self.base_s + self.per_call_s * batch
+        return self.base_s + self.per_call_s * batch + self.steeper_s * max(0, batch - self.bend)
 
 
 def fit_line(points: Mapping[int, float]) -> Line:
-    """Least squares through (batch, seconds); exact for two points.
+    """Least squares through (batch, seconds), with a bend at the batch size between the others that fits best.
+
+    Exact for two points, and for three that do not bend downwards: those get a straight line.
 
     Raises:
         PlanError: fewer than two batch sizes, or a time that is not above 0.
@@ -33,11 +39,22 @@ def fit_line(points: Mapping[int, float]) -> Line:
     for batch, seconds in points.items():
         require_positive("calibrate: batch", batch)
         require_positive(f"calibrate: time at batch {batch}", seconds)
-    mean_batch = sum(points) / len(points)
-    mean_s = sum(points.values()) / len(points)
-    spread = sum((batch - mean_batch) ** 2 for batch in points)
-    slope = sum((batch - mean_batch) * (seconds - mean_s) for batch, seconds in points.items()) / spread
-    return Line(mean_s - slope * mean_batch, slope)
+    fits = [_fit(points, None), *(_fit(points, bend) for bend in sorted(points)[1:-1])]
+    return min((fit for fit in fits if fit.steeper_s >= 0), key=lambda fit: _squares(points, fit))
+
+
+def _fit(points: Mapping[int, float], bend: int | None) -> Line:
+    batches = np.array(list(points), np.float64)
+    columns = [np.ones_like(batches), batches]
+    if bend is not None:
+        columns.append(np.maximum(0, batches - bend))
+    found = np.linalg.lstsq(np.stack(columns, axis=1), np.array(list(points.values())), rcond=None)[0]
+    base_s, per_call_s = float(found[0]), float(found[1])
+    return Line(base_s, per_call_s) if bend is None else Line(base_s, per_call_s, float(found[2]), bend)
+
+
+def _squares(points: Mapping[int, float], line: Line) -> float:
+    return sum((line.at(batch) - seconds) ** 2 for batch, seconds in points.items())
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ class Calibrated:
 
     def prefill_step_s(self, calls: int) -> float:
         """Prompts of a measured batch arrive together: each one more adds its own reading to the TTFT."""
-        own = self.first.per_call_s if self.first is not None else 0.0
+        own = self.first.at(calls + 1) - self.first.at(calls) if self.first is not None else 0.0
         return self.step_s(calls) + max(0.0, own)
 
     def ttft_s(self, calls: int) -> float | None:

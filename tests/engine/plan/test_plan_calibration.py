@@ -22,7 +22,19 @@ def test_points_on_a_line_give_the_line(base_s: float, per_call_s: float, batche
         assert line.at(batch) == pytest.approx(base_s + per_call_s * batch, rel=1e-6, abs=1e-9)
 
 
-def test_three_points_off_a_line_are_balanced() -> None:
+@given(st.floats(0.001, 0.1), st.floats(0, 0.01), st.floats(0.001, 0.1), st.integers(2, 7))
+def test_a_bend_is_found_and_predicts_what_lies_beyond(
+    flat_s: float, slope_s: float, steeper_s: float, bend: int
+) -> None:
+    def seconds(batch: int) -> float:
+        return flat_s + slope_s * batch + steeper_s * max(0, batch - bend)
+
+    line = fit_line({batch: seconds(batch) for batch in range(1, 9)})
+    assert line.bend == bend
+    assert line.at(16) == pytest.approx(seconds(16), rel=1e-4)
+
+
+def test_three_points_that_bend_downwards_are_balanced() -> None:
     line = fit_line({1: 0.010, 2: 0.013, 3: 0.010})
     assert line.per_call_s == pytest.approx(0)
     assert line.at(2) == pytest.approx(0.011)
