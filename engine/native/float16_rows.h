@@ -15,7 +15,7 @@
     static AVX2 void multiply_##rows(const float *x, long inputs, const uint16_t *panel, const char *ahead, long step, \
                                      float *y, long stride) \
     { \
-        multiply(rows, FLOAT16, x, inputs, inputs, panel, WIDTH, ahead, step, y, stride); \
+        multiply(rows, FLOAT16, x, inputs, inputs, panel, WIDTH, ahead, step, y, stride, 0); \
     }
 MULTIPLY(1)
 MULTIPLY(2)

@@ -10,17 +10,17 @@
 #define QUERIES 24
 
 /* As `multiply`, for any number of rows and a matrix in float32. */
-static AVX2 void multiply_any(long rows, const float *x, long x_stride, long inputs, const float *b, long b_stride, float *y,
-                              long y_stride)
+static inline __attribute__((always_inline)) AVX2 void multiply_any(
+    long rows, const float *x, long x_stride, long inputs, const float *b, long b_stride, float *y, long y_stride, int begun)
 {
     for (long r = 0; r < rows; r += ROWS, x += ROWS * x_stride, y += ROWS * y_stride)
         switch (rows - r) {
-        case 1: multiply(1, FLOAT32, x, x_stride, inputs, b, b_stride, NULL, 0, y, y_stride); break;
-        case 2: multiply(2, FLOAT32, x, x_stride, inputs, b, b_stride, NULL, 0, y, y_stride); break;
-        case 3: multiply(3, FLOAT32, x, x_stride, inputs, b, b_stride, NULL, 0, y, y_stride); break;
-        case 4: multiply(4, FLOAT32, x, x_stride, inputs, b, b_stride, NULL, 0, y, y_stride); break;
-        case 5: multiply(5, FLOAT32, x, x_stride, inputs, b, b_stride, NULL, 0, y, y_stride); break;
-        default: multiply(6, FLOAT32, x, x_stride, inputs, b, b_stride, NULL, 0, y, y_stride);
+        case 1: multiply(1, FLOAT32, x, x_stride, inputs, b, b_stride, NULL, 0, y, y_stride, begun); break;
+        case 2: multiply(2, FLOAT32, x, x_stride, inputs, b, b_stride, NULL, 0, y, y_stride, begun); break;
+        case 3: multiply(3, FLOAT32, x, x_stride, inputs, b, b_stride, NULL, 0, y, y_stride, begun); break;
+        case 4: multiply(4, FLOAT32, x, x_stride, inputs, b, b_stride, NULL, 0, y, y_stride, begun); break;
+        case 5: multiply(5, FLOAT32, x, x_stride, inputs, b, b_stride, NULL, 0, y, y_stride, begun); break;
+        default: multiply(6, FLOAT32, x, x_stride, inputs, b, b_stride, NULL, 0, y, y_stride, begun);
         }
 }
 
@@ -76,7 +76,7 @@ static AVX2 void attend_queries(const struct pages *pages, const float *cache, c
     for (long t = 0; t < size; t += WIDTH) {
         long token = unit->begin + t, block = span->blocks[token / tokens];
         const float *keys = cache + (block * pages->heads + unit->head) * page_size + token % tokens;
-        multiply_any(count, queries, head, head, keys, tokens, scores[0] + t, PART + WIDTH);
+        multiply_any(count, queries, head, head, keys, tokens, scores[0] + t, PART + WIDTH, 0);
     }
     for (long q = 0; q < count; q++) {
         hide(scores[q], unit->begin, size, span, (first + q) / group);
@@ -85,14 +85,9 @@ static AVX2 void attend_queries(const struct pages *pages, const float *cache, c
     for (long t = 0; t < size; t += tokens) {
         long token = unit->begin + t, block = span->blocks[token / tokens];
         const float *values = cache + (block * pages->heads + unit->head) * page_size + head * tokens;
-        float sums[QUERIES][WIDTH];
-        for (long column = 0; column < head; column += WIDTH) {
-            multiply_any(count, scores[0] + t, PART + WIDTH, size - t < tokens ? size - t : tokens, values + column, head,
-                         sums[0], WIDTH);
-            for (long q = 0; q < count; q++)
-                for (int i = 0; i < WIDTH; i++)
-                    partial[q * (head + 2) + column + i] += sums[q][i];
-        }
+        long left = size - t < tokens ? size - t : tokens;
+        for (long column = 0; column < head; column += WIDTH)
+            multiply_any(count, scores[0] + t, PART + WIDTH, left, values + column, head, partial + column, head + 2, 1);
     }
 }
 

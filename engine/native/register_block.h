@@ -26,16 +26,19 @@ static inline __attribute__((always_inline)) AVX2 __m256 columns(enum kind kind,
                            : _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)((const uint16_t *)matrix + place)));
 }
 
-/* y[r][0..15] = sum over i of x[r][i] * matrix[i][0..15]. `rows` and `kind` are constants wherever this is called. What
- * stands at `ahead` is fetched meanwhile, unless it is NULL: `step` bytes for every input. */
+/* y[r][0..15] = sum over i of x[r][i] * matrix[i][0..15], added to what stands there if `begun`. `rows`, `kind` and `begun`
+ * are constants wherever this is called. What stands at `ahead` is fetched meanwhile, unless it is NULL: `step` bytes for
+ * every input. */
 static inline __attribute__((always_inline)) AVX2 void multiply(
     int rows, enum kind kind, const float *x, long x_stride, long inputs, const void *matrix, long stride,
-    const char *ahead, long step, float *y, long y_stride)
+    const char *ahead, long step, float *y, long y_stride, int begun)
 {
     __m256 sums[ROWS][2];
 #pragma GCC unroll 6
-    for (int r = 0; r < rows; r++)
-        sums[r][0] = sums[r][1] = _mm256_setzero_ps();
+    for (int r = 0; r < rows; r++) {
+        sums[r][0] = begun ? _mm256_loadu_ps(y + r * y_stride) : _mm256_setzero_ps();
+        sums[r][1] = begun ? _mm256_loadu_ps(y + r * y_stride + WIDTH / 2) : _mm256_setzero_ps();
+    }
     for (long i = 0; i < inputs; i++) {
         if (ahead)
             _mm_prefetch(ahead + i * step, _MM_HINT_T1);
