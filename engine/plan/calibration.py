@@ -2,6 +2,7 @@
 
 A step takes the longer of what its bytes and what its rows take (the roofline: Williams et al., 2009). While bytes
 decide the line is nearly flat; from the batch on where rows decide it is steeper. Two batch sizes give a straight line.
+A bend beyond the fitted batches cannot be known: what is measured there may lie far above the line.
 """
 
 from collections.abc import Mapping, Sequence
