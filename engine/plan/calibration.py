@@ -30,7 +30,7 @@ class Line:
 def fit_line(points: Mapping[int, float]) -> Line:
     """Least squares through (batch, seconds), with a bend at the batch size between the others that fits best.
 
-    Exact for two points, and for three that do not bend downwards: those get a straight line.
+    Points that bend downwards get a straight line. Exact for two points, and for three that bend upwards.
 
     Raises:
         PlanError: fewer than two batch sizes, or a time that is not above 0.

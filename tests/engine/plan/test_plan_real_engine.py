@@ -34,5 +34,5 @@ def test_step_times_at_batch_1_6_and_8_predict_those_between() -> None:
     errors = {batch: line.at(batch) / measured.step_s[batch] - 1 for batch in PREDICTED}
     print({batch: f"{1000 * step_s:.1f} ms" for batch, step_s in measured.step_s.items()}, errors)
     assert measured.tokens_per_step == 1
-    assert line.at(8) > line.at(1)
+    assert line.per_call_s > 0
     assert all(abs(error) <= TOLERANCE for error in errors.values()), errors
