@@ -9,7 +9,7 @@
 #include <float.h>
 
 /* Matrices as panels: tokens [hidden][blocks * 2 inner], every state [hidden][2 inner], every down [inner][hidden],
- * vocabulary [hidden][vocabulary]. All sizes but `blocks` are multiples of 16. */
+ * vocabulary [hidden][vocabulary]. All sizes but `blocks` are multiples of WIDTH. */
 struct heads {
     long hidden, inner, blocks, size;
     const uint16_t *tokens, *vocabulary;
@@ -24,7 +24,7 @@ struct depth {
 
 /* Keeps the `count` largest of a row in descending order, the first of equal ones first; and what share of the whole each
  * has after softmax. */
-static AVX2 void best(const float *logits, long size, long count, int64_t *ids, float *shares)
+static SIMD void best(const float *logits, long size, long count, int64_t *ids, float *shares)
 {
     for (long i = 0; i < count; i++) {
         shares[i] = -FLT_MAX;
@@ -54,7 +54,7 @@ static AVX2 void best(const float *logits, long size, long count, int64_t *ids, 
 }
 
 /* y = silu(gate + their own) * (up + their own), where own and shift add to both halves, [2 inner]. */
-static AVX2 void gate(const float *x, const float *own, const float *shift, float *y, long inner)
+static SIMD void gate(const float *x, const float *own, const float *shift, float *y, long inner)
 {
     for (long i = 0; i < inner; i += WIDTH) {
         float sums[2][WIDTH];
@@ -75,14 +75,17 @@ void draft_level(const struct heads *heads, const struct depth *depth, long rows
     long hidden = heads->hidden, inner = heads->inner, outputs = heads->blocks * 2 * inner, size = heads->size;
     float *normed = scratch, *tokens = normed + rows * hidden, *halves = tokens + rows * outputs;
     float *gates = halves + rows * 2 * inner, *logits = gates + rows * inner;
+    struct taken taken[taken_in(2 + 2 * heads->blocks)];
+    memset(taken, 0, sizeof taken);
 #pragma omp parallel
     {
+        struct worker worker = this_worker(taken);
 #pragma omp for schedule(static)
         for (long row = 0; row < rows; row++)
             norm(embedded + row * hidden, NULL, normed + row * hidden, hidden, heads->epsilon);
-#pragma omp for schedule(dynamic, CHUNK)
-        for (long piece = 0; piece < piece_count(rows, outputs); piece++)
-            multiply_piece(normed, heads->tokens, tokens, rows, hidden, outputs, piece, 0);
+        for (struct round round = share_out(&worker, piece_count(rows, outputs)); take(&round);)
+            multiply_piece(normed, heads->tokens, tokens, rows, hidden, outputs, round.piece, 0);
+#pragma omp barrier
 #pragma omp for schedule(static)
         for (long row = 0; row < rows; row++)
             for (long i = 0; i < hidden; i++)
@@ -92,23 +95,23 @@ void draft_level(const struct heads *heads, const struct depth *depth, long rows
 #pragma omp for schedule(static)
             for (long row = 0; row < rows; row++)
                 norm(states + row * hidden, NULL, normed + row * hidden, hidden, heads->epsilon);
-#pragma omp for schedule(dynamic, CHUNK)
-            for (long piece = 0; piece < piece_count(rows, 2 * inner); piece++)
-                multiply_piece(normed, heads->states[block], halves, rows, hidden, 2 * inner, piece, 0);
+            for (struct round round = share_out(&worker, piece_count(rows, 2 * inner)); take(&round);)
+                multiply_piece(normed, heads->states[block], halves, rows, hidden, 2 * inner, round.piece, 0);
+#pragma omp barrier
 #pragma omp for schedule(static)
             for (long row = 0; row < rows; row++)
                 gate(halves + row * 2 * inner, tokens + row * outputs + place, depth->shift + place, gates + row * inner, inner);
-#pragma omp for schedule(dynamic, CHUNK)
-            for (long piece = 0; piece < piece_count(rows, hidden); piece++)
-                multiply_piece(gates, heads->downs[block], states, rows, inner, hidden, piece, 1);
+            for (struct round round = share_out(&worker, piece_count(rows, hidden)); take(&round);)
+                multiply_piece(gates, heads->downs[block], states, rows, inner, hidden, round.piece, 1);
+#pragma omp barrier
         }
 #pragma omp for schedule(static)
         for (long row = 0; row < rows; row++)
             for (long i = 0; i < hidden; i++)
                 normed[row * hidden + i] = states[row * hidden + i] * depth->scale[i];
-#pragma omp for schedule(dynamic, CHUNK)
-        for (long piece = 0; piece < piece_count(rows, size); piece++)
-            multiply_piece(normed, heads->vocabulary, logits, rows, hidden, size, piece, 0);
+        for (struct round round = share_out(&worker, piece_count(rows, size)); take(&round);)
+            multiply_piece(normed, heads->vocabulary, logits, rows, hidden, size, round.piece, 0);
+#pragma omp barrier
 #pragma omp for schedule(static)
         for (long row = 0; row < rows; row++)
             best(logits + row * size, size, count, ids + row * count, shares + row * count);

@@ -6,10 +6,7 @@ from collections.abc import Sequence
 import torch
 
 from engine.native.float16_product import Panels
-from engine.native.library import library
-
-_UNIT = 16
-"""Sizes are multiples of it."""
+from engine.native.library import library, width
 
 
 class _Heads(ctypes.Structure):
@@ -31,7 +28,7 @@ def suits(tokens: torch.Tensor, downs: Sequence[torch.Tensor], vocabulary: torch
         vocabulary: as in `DraftLevels`.
     """
     sizes = (*downs[0].shape, len(vocabulary))
-    return library() is not None and tokens.dtype == torch.float32 and all(size % _UNIT == 0 for size in sizes)
+    return library() is not None and tokens.dtype == torch.float32 and all(size % width() == 0 for size in sizes)
 
 
 class DraftLevels:

@@ -1,12 +1,12 @@
-/* What layers do with a row's values besides products. Sizes are multiples of 16. */
+/* What layers do with a row's values besides products. Sizes are multiples of WIDTH. */
 #ifndef ELEMENTWISE
 #define ELEMENTWISE
 
 #include "exponential.h"
 #include "register_block.h"
 
-/* y = silu(gate) * up, 16 values. */
-static inline AVX2 void gated(const float *gate, const float *up, float *y)
+/* y = silu(gate) * up, WIDTH values. */
+static inline SIMD void gated(const float *gate, const float *up, float *y)
 {
     for (int i = 0; i < WIDTH; i += 8) {
         __m256 g = _mm256_loadu_ps(gate + i), one = _mm256_set1_ps(1.0f);
@@ -16,7 +16,7 @@ static inline AVX2 void gated(const float *gate, const float *up, float *y)
 }
 
 /* Of eight values, in order. */
-static inline AVX2 float total(__m256 values)
+static inline SIMD float total(__m256 values)
 {
     float parts[8], sum = 0.0f;
     _mm256_storeu_ps(parts, values);
@@ -26,7 +26,7 @@ static inline AVX2 float total(__m256 values)
 }
 
 /* y = x over its root mean square, times `weight`, unless that is NULL. */
-static inline AVX2 void norm(const float *x, const float *weight, float *y, long size, float epsilon)
+static inline SIMD void norm(const float *x, const float *weight, float *y, long size, float epsilon)
 {
     __m256 squares = _mm256_setzero_ps();
     for (long i = 0; i < size; i += 8) {

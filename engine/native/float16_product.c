@@ -1,4 +1,4 @@
-/* Products of a few float32 rows with a fixed matrix kept in float16, summed in float32, for x86 cores with AVX2.
+/* Products of a few float32 rows with a fixed matrix kept in float16, summed in float32, for x86 cores with AVX2 or AVX-512.
  *
  * The matrix is laid out in panels by `engine.native.float16_product`.
  *
@@ -10,14 +10,29 @@
 /* [rows][inputs] times the matrix gives y, [rows][outputs]. */
 void product(const float *x, const uint16_t *panels, float *y, long rows, long inputs, long outputs)
 {
-    /* Taken in pieces as threads come free: a core that another process needs for a while does not hold up the rest. */
-#pragma omp parallel for schedule(dynamic, CHUNK)
-    for (long piece = 0; piece < piece_count(rows, outputs); piece++)
-        multiply_piece(x, panels, y, rows, inputs, outputs, piece, 0);
+    struct taken taken[taken_in(1)];
+    memset(taken, 0, sizeof taken);
+#pragma omp parallel
+    {
+        struct worker worker = this_worker(taken);
+        for (struct round round = share_out(&worker, piece_count(rows, outputs)); take(&round);)
+            multiply_piece(x, panels, y, rows, inputs, outputs, round.piece, 0);
+    }
 }
 
-/* Whether this processor can do that. */
+/* Columns of a panel, of which all sizes are multiples. */
+long panel_width(void)
+{
+    return WIDTH;
+}
+
+/* Whether this processor can do what this folder was compiled for. */
 int supported(void)
 {
+#ifdef AVX512
+    if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512vl") || !__builtin_cpu_supports("avx512bw") ||
+        !__builtin_cpu_supports("avx512dq"))
+        return 0;
+#endif
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
 }

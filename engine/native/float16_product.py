@@ -2,10 +2,7 @@
 
 import torch
 
-from engine.native.library import library
-
-_WIDTH = 16
-"""Outputs of a panel, as in the C file."""
+from engine.native.library import library, width
 
 
 def available() -> bool:
@@ -33,8 +30,8 @@ class Panels:
             raise RuntimeError("engine.native was not compiled for this machine")
         self._product = loops.product
         self.shape = self._outputs, self._inputs = matrix.shape
-        padded = torch.nn.functional.pad(matrix.half(), (0, 0, 0, -self._outputs % _WIDTH))
-        self._panels = padded.view(-1, _WIDTH, self._inputs).transpose(1, 2).contiguous()
+        padded = torch.nn.functional.pad(matrix.half(), (0, 0, 0, -self._outputs % width()))
+        self._panels = padded.view(-1, width(), self._inputs).transpose(1, 2).contiguous()
         self.address = self._panels.data_ptr()
 
     def product(self, x: torch.Tensor) -> torch.Tensor:

@@ -1,31 +1,26 @@
-/* Rows against a matrix kept in float16, in panels: [ceil(outputs / 16)][inputs][16], so that it is read front to back.
+/* Rows against a matrix kept in float16, in panels: [ceil(outputs / WIDTH)][inputs][WIDTH], so that it is read front to back.
  *
- * With fewer than six rows a product takes as long as reading the matrix, so the next panel is fetched while the current
+ * With few rows a product takes as long as reading the matrix, so the next panel is fetched while the current
  * one is multiplied with.
  */
 #include "register_block.h"
+#include "shares.h"
 
 #define PANEL_BYTES (long)sizeof(uint16_t[WIDTH])
-/* Panels that a thread takes at a time. */
-#define CHUNK 4
 /* Rows whose values stay in the second-level cache while all panels pass. */
 #define BLOCK 96
 
 #define MULTIPLY(rows) \
-    static AVX2 void multiply_##rows(const float *x, long inputs, const uint16_t *panel, const char *ahead, long step, \
+    static SIMD void multiply_##rows(const float *x, long inputs, const uint16_t *panel, const char *ahead, long step, \
                                      float *y, long stride) \
     { \
         multiply(rows, FLOAT16, x, inputs, inputs, panel, WIDTH, ahead, step, y, stride, 0); \
     }
-MULTIPLY(1)
-MULTIPLY(2)
-MULTIPLY(3)
-MULTIPLY(4)
-MULTIPLY(5)
-MULTIPLY(6)
+EACH_NUMBER_OF_ROWS(MULTIPLY)
 
 typedef void (*Multiply)(const float *, long, const uint16_t *, const char *, long, float *, long);
-static const Multiply by_rows[] = {multiply_1, multiply_2, multiply_3, multiply_4, multiply_5, multiply_6};
+#define NAME(rows) multiply_##rows,
+static const Multiply by_rows[] = {EACH_NUMBER_OF_ROWS(NAME)};
 
 static inline long smaller(long a, long b)
 {

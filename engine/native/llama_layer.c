@@ -9,9 +9,10 @@
 #include "float16_rows.h"
 #include "paged_attention.h"
 
-#include <omp.h>
+/* Of a layer. */
+#define PRODUCTS 4
 
-/* Of a model; all sizes in elements, all but `head` multiples of 16. */
+/* Of a model; all sizes in elements, all multiples of WIDTH. */
 struct shape {
     long hidden, inner, queries, keys, head;
     float epsilon;
@@ -30,7 +31,7 @@ struct first_half {
 };
 
 /* Rotates heads in place; `angles` are the cosines of a position's head / 2 angles, then their sines. */
-static AVX2 void rotate(float *x, const float *angles, long heads, long head)
+static SIMD void rotate(float *x, const float *angles, long heads, long head)
 {
     long half = head / 2;
     for (float *end = x + heads * head; x < end; x += head)
@@ -43,7 +44,7 @@ static AVX2 void rotate(float *x, const float *angles, long heads, long head)
 }
 
 /* A piece as of `multiply_piece`, for a panel of gates and its panel of ups: y = silu(gate) * up. */
-static AVX2 void gate_piece(const float *x, const uint16_t *matrix, float *y, long rows, long inputs, long inner, long piece)
+static SIMD void gate_piece(const float *x, const uint16_t *matrix, float *y, long rows, long inputs, long inner, long piece)
 {
     long count = panel_count(inner), first = piece / count * BLOCK, panel = piece % count;
     long block = smaller(rows - first, BLOCK), groups = group_count(block), step = PANEL_BYTES / groups;
@@ -75,33 +76,33 @@ struct rows {
  * no product, the normed residual, [rows][hidden]. Run by all threads together.
  */
 static void part(const struct shape *shape, const struct second_half *second, const struct first_half *first,
-                 const struct rows *rows, const float *attended, float *result)
+                 const struct rows *rows, const float *attended, float *result, struct worker *worker)
 {
     long hidden = shape->hidden, inner = shape->inner, outputs = shape->queries + 2 * shape->keys;
     long count = rows->count;
     float *residual = rows->residual, *scratch = rows->scratch, *gated_up = scratch + count * hidden;
     float *normed = first->product ? scratch : result;
     if (second) {
-#pragma omp for schedule(dynamic, CHUNK)
-        for (long piece = 0; piece < piece_count(count, hidden); piece++)
-            multiply_piece(attended, second->output, residual, count, shape->queries, hidden, piece, 1);
+        for (struct round round = share_out(worker, piece_count(count, hidden)); take(&round);)
+            multiply_piece(attended, second->output, residual, count, shape->queries, hidden, round.piece, 1);
+#pragma omp barrier
 #pragma omp for schedule(static)
         for (long row = 0; row < count; row++)
             norm(residual + row * hidden, second->norm, scratch + row * hidden, hidden, shape->epsilon);
-#pragma omp for schedule(dynamic, CHUNK / 2)
-        for (long piece = 0; piece < piece_count(count, inner); piece++)
-            gate_piece(scratch, second->gate_up, gated_up, count, hidden, inner, piece);
-#pragma omp for schedule(dynamic, CHUNK)
-        for (long piece = 0; piece < piece_count(count, hidden); piece++)
-            multiply_piece(gated_up, second->down, residual, count, inner, hidden, piece, 1);
+        for (struct round round = share_out(worker, piece_count(count, inner)); take(&round);)
+            gate_piece(scratch, second->gate_up, gated_up, count, hidden, inner, round.piece);
+#pragma omp barrier
+        for (struct round round = share_out(worker, piece_count(count, hidden)); take(&round);)
+            multiply_piece(gated_up, second->down, residual, count, inner, hidden, round.piece, 1);
+#pragma omp barrier
     }
 #pragma omp for schedule(static)
     for (long row = 0; row < count; row++)
         norm(residual + row * hidden, first->norm, normed + row * hidden, hidden, shape->epsilon);
     if (first->product) {
-#pragma omp for schedule(dynamic, CHUNK)
-        for (long piece = 0; piece < piece_count(count, outputs); piece++)
-            multiply_piece(normed, first->product, result, count, hidden, outputs, piece, 0);
+        for (struct round round = share_out(worker, piece_count(count, outputs)); take(&round);)
+            multiply_piece(normed, first->product, result, count, hidden, outputs, round.piece, 0);
+#pragma omp barrier
 #pragma omp for schedule(static)
         for (long row = 0; row < count; row++)
             rotate(result + row * outputs, rows->angles + rows->positions[row] * shape->head,
@@ -113,8 +114,13 @@ static void part(const struct shape *shape, const struct second_half *second, co
 void layer(const struct shape *shape, const struct second_half *second, const struct first_half *first,
            const struct rows *rows, const float *attended, float *result)
 {
+    struct taken taken[taken_in(PRODUCTS)];
+    memset(taken, 0, sizeof taken);
 #pragma omp parallel
-    part(shape, second, first, rows, attended, result);
+    {
+        struct worker worker = this_worker(taken);
+        part(shape, second, first, rows, attended, result, &worker);
+    }
 }
 
 /* All `layers` layers over the paged cache: `caches` of every layer, written at `slots`, [rows], and read by `step`.
@@ -126,18 +132,21 @@ double model(const struct shape *shape, const struct second_half *seconds, const
 {
     long outputs = shape->queries + 2 * shape->keys;
     double spent = 0.0;
+    struct taken taken[taken_in(layers * PRODUCTS)];
+    memset(taken, 0, sizeof taken);
 #pragma omp parallel
     {
-        int clock = omp_get_thread_num() == 0;
+        struct worker worker = this_worker(taken);
+        int clock = worker.number == 0;
         for (long index = 0; index < layers; index++) {
-            part(shape, index ? seconds + index - 1 : NULL, firsts + index, rows, attended, qkv);
+            part(shape, index ? seconds + index - 1 : NULL, firsts + index, rows, attended, qkv, &worker);
             double begin = clock ? omp_get_wtime() : 0.0;
             write_rows(pages, caches[index], slots, qkv + shape->queries, rows->count, outputs);
             attend(pages, caches[index], step, qkv, outputs, attended, shape->queries);
             if (clock)
                 spent += omp_get_wtime() - begin;
         }
-        part(shape, seconds + layers - 1, firsts + layers, rows, attended, result);
+        part(shape, seconds + layers - 1, firsts + layers, rows, attended, result, &worker);
     }
     return spent;
 }

@@ -8,11 +8,8 @@ from typing import Any
 import torch
 
 from engine.native.float16_product import Panels
-from engine.native.library import library
+from engine.native.library import library, width
 from engine.native.paged_attention import Caches, Step
-
-_UNIT = 16
-"""Sizes are multiples of it."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +66,7 @@ def suits(layers: Sequence[LayerWeights], sizes: Sizes, angles: torch.Tensor) ->
     return (
         library() is not None
         and all([x.qkv.shape, x.output.shape, x.gate_up.shape, x.down.shape] == shapes for x in layers)
-        and all(size % _UNIT == 0 for size in (hidden, inner, sizes.queries, sizes.keys, sizes.head))
+        and all(size % width() == 0 for size in (hidden, inner, sizes.queries, sizes.keys, sizes.head))
         and all(tensor.dtype == torch.float32 and tensor.is_contiguous() for tensor in (*norms, angles))
         and all(norm.shape == (hidden,) for norm in norms)
         and angles.shape[1:] == (sizes.head,)

@@ -9,23 +9,23 @@
 /* Queries of one span that share a key-value head, at a time: the scores of a part stay in the first-level cache. */
 #define QUERIES 24
 
+#define CASE(rows) \
+    case rows: \
+        multiply(rows, FLOAT32, x, x_stride, inputs, b, b_stride, NULL, 0, y, y_stride, begun); \
+        break;
+
 /* As `multiply`, for any number of rows and a matrix in float32. */
-static inline __attribute__((always_inline)) AVX2 void multiply_any(
+static inline __attribute__((always_inline)) SIMD void multiply_any(
     long rows, const float *x, long x_stride, long inputs, const float *b, long b_stride, float *y, long y_stride, int begun)
 {
     for (long r = 0; r < rows; r += ROWS, x += ROWS * x_stride, y += ROWS * y_stride)
-        switch (rows - r) {
-        case 1: multiply(1, FLOAT32, x, x_stride, inputs, b, b_stride, NULL, 0, y, y_stride, begun); break;
-        case 2: multiply(2, FLOAT32, x, x_stride, inputs, b, b_stride, NULL, 0, y, y_stride, begun); break;
-        case 3: multiply(3, FLOAT32, x, x_stride, inputs, b, b_stride, NULL, 0, y, y_stride, begun); break;
-        case 4: multiply(4, FLOAT32, x, x_stride, inputs, b, b_stride, NULL, 0, y, y_stride, begun); break;
-        case 5: multiply(5, FLOAT32, x, x_stride, inputs, b, b_stride, NULL, 0, y, y_stride, begun); break;
-        default: multiply(6, FLOAT32, x, x_stride, inputs, b, b_stride, NULL, 0, y, y_stride, begun);
+        switch (rows - r < ROWS ? rows - r : ROWS) {
+            EACH_NUMBER_OF_ROWS(CASE)
         }
 }
 
 /* Scores become weights, e to the score less the greatest; [padded] of which `count` are scores. Gives both by address. */
-static AVX2 void weigh(float *scores, long count, float scale, float *greatest, float *sum)
+static SIMD void weigh(float *scores, long count, float scale, float *greatest, float *sum)
 {
     long padded = (count + 7) / 8 * 8;
     for (long t = count; t < padded; t++)
@@ -65,7 +65,7 @@ static void hide(float *scores, long begin, long count, const struct span *span,
 }
 
 /* Queries `first` to `first + count` of a unit, the heads of a row in a row, over its part of the context. */
-static AVX2 void attend_queries(const struct pages *pages, const float *cache, const struct span *span,
+static SIMD void attend_queries(const struct pages *pages, const float *cache, const struct span *span,
                                 const struct unit *unit, const float *queries, long group, long first, long count,
                                 float scale, float *partial)
 {
@@ -110,7 +110,7 @@ static void attend_unit(const struct pages *pages, const float *cache, const str
 }
 
 /* The parts of one pair of span and head become what its queries attended to. */
-static AVX2 void join(const struct pages *pages, const struct attention *step, long pair, float *attended, long width)
+static SIMD void join(const struct pages *pages, const struct attention *step, long pair, float *attended, long width)
 {
     const struct unit *units = step->units + step->firsts[pair];
     long parts = step->firsts[pair + 1] - step->firsts[pair], head = pages->head, group = width / head / pages->heads;

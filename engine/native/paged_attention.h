@@ -11,7 +11,7 @@
 
 #define PART 128
 
-/* Of one layer; sizes in elements. `tokens` and `head` are multiples of 16, `tokens` at most PART. */
+/* Of one layer; sizes in elements. `tokens` and `head` are multiples of WIDTH, `tokens` at most PART. */
 struct pages {
     long heads, tokens, head;
 };

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from engine.native.library import library
+from engine.native.library import library, width
 
 MOST_ROWS = 65
 """Of a span: what a row sees beyond the common context is said in 64 bits."""
@@ -81,8 +81,8 @@ class Caches:
             and cache.is_contiguous()
             and cache.shape == caches[0].shape
             and _PART % cache.shape[2] == 0
-            and cache.shape[2] % 16 == 0
-            and cache.shape[3] % 32 == 0
+            and cache.shape[2] % width() == 0
+            and cache.shape[3] % (2 * width()) == 0
             and cache.shape[3] <= 512
             for cache in caches
         )

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from engine.heads.architectures import NORM_EPSILON, SequentialHeads, build
 from engine.heads.config import HeadsConfig
 from engine.native.draft_heads import DraftLevels, suits
-from engine.native.float16_product import available
+from tests.engine.loops import loops  # noqa: F401
 
-pytestmark = pytest.mark.skipif(not available(), reason="not compiled here, or for another processor")
+pytestmark = pytest.mark.usefixtures("loops")
 
-HIDDEN, INNER, DEPTH, VOCABULARY = 48, 80, 3, 112
+HIDDEN, INNER, DEPTH, VOCABULARY = 96, 160, 3, 224
 
 
 def heads(layers: int) -> SequentialHeads:

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from engine import float16_weights
 from engine.hardware import read_cpuinfo, reads_float16
-from engine.native import float16_product
+from engine.native import float16_product, library
+from tests.engine.loops import ALL, loops  # noqa: F401
 
-compiled = pytest.mark.skipif(not float16_product.available(), reason="not compiled here, or for another processor")
+compiled = pytest.mark.usefixtures("loops")
 sizes = st.integers(1, 70)
 
 
@@ -39,6 +40,20 @@ def test_a_row_does_not_depend_on_the_rows_beside_it(rows: int) -> None:
     panels, x = float16_product.Panels(random(0, 83, 192)), random(1, rows, 192)
     together = panels.product(x)
     assert all(torch.equal(together[row], panels.product(x[row : row + 1])[0]) for row in range(rows))
+
+
+@pytest.mark.parametrize("rows", [1, 6, 12, 13, 97])
+def test_nor_on_the_width_of_registers(rows: int) -> None:
+    matrix, x, products = random(0, 83, 192), random(1, rows, 192), []
+    for name in ALL:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(float16_product, "library", lambda name=name: library.loaded(name))
+            patch.setattr(float16_product, "width", lambda name=name: library.loaded(name).panel_width())
+            if float16_product.available():
+                products.append(float16_product.Panels(matrix).product(x))
+    if len(products) < 2:
+        pytest.skip("this processor has registers of one width")
+    assert torch.equal(*products)
 
 
 @compiled

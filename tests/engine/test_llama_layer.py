@@ -1,18 +1,22 @@
 """All of a Llama model but its attention, in the compiled loops, against the same in float64; without an engine."""
 
+import functools
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn.functional import silu
 
-from engine.native.float16_product import Panels, available
+from engine.native.float16_product import Panels
+from engine.native.library import library
 from engine.native.llama_layer import LayerWeights, LlamaLayers, Sizes, suits
+from tests.engine.loops import loops  # noqa: F401
 
-pytestmark = pytest.mark.skipif(not available(), reason="not compiled here, or for another processor")
+pytestmark = pytest.mark.usefixtures("loops")
 
-HIDDEN, INNER, LAYERS = 48, 80, 3
-SIZES = Sizes(queries=64, keys=32, head=16, epsilon=1e-5)
+HIDDEN, INNER, LAYERS = 96, 160, 3
+SIZES = Sizes(queries=128, keys=64, head=32, epsilon=1e-5)
 
 
 def random(seed: int, *shape: int) -> torch.Tensor:
@@ -35,7 +39,7 @@ class Model:
         ]
         self.norms = [1 + 0.1 * random(100 + layer, 2, HIDDEN) for layer in range(LAYERS)]
         self.last = 1 + 0.1 * random(200, HIDDEN)
-        turns = torch.arange(300.0)[:, None] / 100 ** (torch.arange(8) / 8)
+        turns = torch.arange(300.0)[:, None] / 100 ** (torch.arange(SIZES.head // 2) / 16)
         self.angles = torch.cat((turns.cos(), turns.sin()), -1)
         self.layers = [
             LayerWeights(*map(Panels, matrices), *norms)
@@ -70,27 +74,31 @@ def attended(qkv: torch.Tensor) -> torch.Tensor:
     return queries * (keys + values).repeat(1, 2)
 
 
-MODEL = Model()
+@functools.cache
+def model(of: object) -> Model:
+    """For the loops at hand."""
+    return Model()
 
 
 @given(rows=st.integers(1, 20), seed=st.integers(0, 999), scale=st.sampled_from([0.01, 1.0, 30.0]))
 def test_it_says_what_float64_says(rows: int, seed: int, scale: float) -> None:
     residual = scale * random(seed, rows, HIDDEN)
     positions = torch.randint(0, 300, (rows,), generator=torch.Generator().manual_seed(seed))
-    result = MODEL.compiled(residual, positions)
-    torch.testing.assert_close(result.double(), MODEL.exact(residual, positions), atol=1e-3, rtol=1e-3)
+    result = model(library()).compiled(residual, positions)
+    torch.testing.assert_close(result.double(), model(library()).exact(residual, positions), atol=1e-3, rtol=1e-3)
 
 
 @pytest.mark.parametrize("rows", [2, 6, 7, 17, 95, 97, 193])
 def test_a_row_does_not_depend_on_the_rows_beside_it(rows: int) -> None:
     residual, positions = random(1, rows, HIDDEN), torch.arange(rows)
-    together = MODEL.compiled(residual, positions)
-    alone = [MODEL.compiled(residual[row : row + 1], positions[row : row + 1])[0] for row in range(rows)]
+    together = model(library()).compiled(residual, positions)
+    alone = [model(library()).compiled(residual[row : row + 1], positions[row : row + 1])[0] for row in range(rows)]
     assert torch.equal(together, torch.stack(alone))
 
 
 def test_other_sizes_are_left_to_others() -> None:
-    assert suits(MODEL.layers, SIZES, MODEL.angles)
-    assert not suits(MODEL.layers, Sizes(queries=64, keys=16, head=16, epsilon=1e-5), MODEL.angles)
-    assert not suits(MODEL.layers, Sizes(queries=64, keys=32, head=8, epsilon=1e-5), MODEL.angles[:, :8].contiguous())
-    assert not suits(MODEL.layers, SIZES, MODEL.angles.double())
+    layers, angles = model(library()).layers, model(library()).angles
+    assert suits(layers, SIZES, angles)
+    assert not suits(layers, Sizes(queries=128, keys=32, head=32, epsilon=1e-5), angles)
+    assert not suits(layers, Sizes(queries=128, keys=64, head=8, epsilon=1e-5), angles[:, :8].contiguous())
+    assert not suits(layers, SIZES, angles.double())

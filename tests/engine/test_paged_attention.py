@@ -1,17 +1,21 @@
 """Attention of the compiled loops over vLLM's pages, against dense attention in float64; without an engine."""
 
+import functools
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from vllm import _custom_ops as ops
 
-from engine.native.float16_product import Panels, available
+from engine.native.float16_product import Panels
+from engine.native.library import library
 from engine.native.llama_layer import LayerWeights, LlamaLayers, Sizes
 from engine.native.paged_attention import MOST_ROWS, Caches, Span, causal
 from engine.tree.pages import LAYOUT, Pages
+from tests.engine.loops import loops  # noqa: F401
 
-pytestmark = pytest.mark.skipif(not available(), reason="not compiled here, or for another processor")
+pytestmark = pytest.mark.usefixtures("loops")
 
 HEADS, GROUP, HEAD, HIDDEN = 2, 3, 32, 32
 SIZES = Sizes(queries=HEADS * GROUP * HEAD, keys=HEADS * HEAD, head=HEAD, epsilon=1e-5)
@@ -29,7 +33,12 @@ def weights(seed: int) -> LayerWeights:
 
 
 ANGLES = torch.cat((torch.ones(4096, HEAD // 2), torch.zeros(4096, HEAD // 2)), 1)
-MODEL = LlamaLayers([weights(10 * layer) for layer in range(LAYERS)], SIZES, torch.ones(HIDDEN), ANGLES)
+
+
+@functools.cache
+def model(of: object) -> LlamaLayers:
+    """For the loops at hand."""
+    return LlamaLayers([weights(10 * layer) for layer in range(LAYERS)], SIZES, torch.ones(HIDDEN), ANGLES)
 
 
 class Cache:
@@ -84,9 +93,9 @@ def run(cache: Cache, spans: list[Span]) -> tuple[torch.Tensor, torch.Tensor]:
     slots = torch.cat([cache.slots(s.row, s.visible - 1, s.visible - 1 + len(s.seen)) for s in spans])
     residual, positions = random(5, rows, HIDDEN), torch.zeros(rows, dtype=torch.int64)
     step = cache.loops.step(spans, cache.table)
-    paged, seconds = MODEL.run_paged(residual.clone(), positions, slots, cache.loops, step)
+    paged, seconds = model(library()).run_paged(residual.clone(), positions, slots, cache.loops, step)
     assert seconds > 0
-    dense = MODEL.run(residual.clone(), positions, lambda layer, qkv: attended(qkv, layer, spans, cache))
+    dense = model(library()).run(residual.clone(), positions, lambda layer, qkv: attended(qkv, layer, spans, cache))
     return paged, dense
 
 
@@ -95,7 +104,7 @@ def steps(draw: st.DrawFn) -> tuple[Cache, list[Span]]:
     contexts = draw(st.lists(st.sampled_from([0, 1, 15, 31, 127, 128, 200, 300]), min_size=1, max_size=3))
     counts = [draw(st.integers(1, 9)) for _ in contexts]
     lengths = [context + count for context, count in zip(contexts, counts, strict=True)]
-    cache, spans, begin = Cache(draw(st.sampled_from([16, 32, 128])), lengths), [], 0
+    cache, spans, begin = Cache(draw(st.sampled_from([32, 64, 128])), lengths), [], 0
     for row, (context, count) in enumerate(zip(contexts, counts, strict=True)):
         if context:
             cache.fill(row, context)
@@ -133,17 +142,17 @@ def test_a_row_does_not_depend_on_the_rows_beside_it() -> None:
     slots = torch.cat([cache.slots(row, length - 1, length) for row, length in enumerate(lengths)])
     spans = [causal(row, row, row + 1, length) for row, length in enumerate(lengths)]
     step = cache.loops.step(spans, cache.table)
-    together, _ = MODEL.run_paged(residual.clone(), positions, slots, cache.loops, step)
+    together, _ = model(library()).run_paged(residual.clone(), positions, slots, cache.loops, step)
     for row, length in enumerate(lengths):
         step = cache.loops.step([causal(row, 0, 1, length)], cache.table)
         one = slice(row, row + 1)
-        alone, _ = MODEL.run_paged(residual[one].clone(), positions[one], slots[one], cache.loops, step)
+        alone, _ = model(library()).run_paged(residual[one].clone(), positions[one], slots[one], cache.loops, step)
         assert torch.equal(alone[0], together[row])
 
 
 @given(st.lists(st.integers(0, 39), min_size=1, max_size=12, unique=True).map(sorted))
 def test_tokens_move_towards_the_front(path: list[int]) -> None:
-    cache = Cache(16, [80])
+    cache = Cache(32, [80])
     cache.fill(0, 80)
     before = cache.dense(0, 80)
     slots = cache.slots(0, 0, 80).tolist()
