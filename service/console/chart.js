@@ -2,6 +2,7 @@
 
 import { burstsOf, colourOf } from "./bursts.js";
 import { OBJECTIVE_MS } from "./gaps.js";
+import { Redraw } from "./redraw.js";
 
 const HEIGHT = 190;
 const PX_PER_MS = 0.42;
@@ -37,18 +38,15 @@ export class Chart {
     this.canvas = canvas;
     this.strip = strip;
     this.reply = null;
-    this.frame = 0;
+    this.redraw = new Redraw(() => this.#draw());
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.show(this.reply));
     new ResizeObserver(() => this.show(this.reply)).observe(strip);
   }
 
-  /** Draw `reply` with the next frame of the screen, and follow its end. */
+  /** Draw `reply`, soon, and follow its end. */
   show(reply) {
     this.reply = reply;
-    this.frame ||= requestAnimationFrame(() => {
-      this.frame = 0;
-      this.#draw();
-    });
+    this.redraw.ask();
   }
 
   #draw() {
@@ -71,18 +69,26 @@ export class Chart {
 /** A cleared canvas of that width, sharp on dense screens. */
 function paper(canvas, width) {
   const scale = Math.min(2, devicePixelRatio || 1);
-  canvas.width = Math.round(width * scale);
-  canvas.height = HEIGHT * scale;
-  canvas.style.width = `${width}px`;
+  const [columns, rows] = [Math.round(width * scale), Math.round(HEIGHT * scale)];
   const pen = canvas.getContext("2d");
-  pen.scale(scale, scale);
+  if (canvas.width !== columns || canvas.height !== rows) {
+    [canvas.width, canvas.height] = [columns, rows]; // empties it too, and takes memory anew
+    canvas.style.width = `${width}px`;
+  }
+  pen.setTransform(scale, 0, 0, scale, 0, 0);
+  pen.clearRect(0, 0, width, HEIGHT);
   pen.font = "11px system-ui, sans-serif";
   return pen;
 }
 
+/** The page's colours by name, each looked up once. */
 function palette() {
   const style = getComputedStyle(document.documentElement);
-  return (name) => style.getPropertyValue(`--${name}`).trim();
+  const known = new Map();
+  return (name) => {
+    if (!known.has(name)) known.set(name, style.getPropertyValue(`--${name}`).trim());
+    return known.get(name);
+  };
 }
 
 function drawAxis(pen, colour) {

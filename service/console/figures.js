@@ -2,6 +2,7 @@
 
 import { acceptanceLength } from "./bursts.js";
 import { OBJECTIVE_MS, quantile, shareWithin, starved } from "./gaps.js";
+import { Redraw } from "./redraw.js";
 import { audioStages } from "./reply.js";
 
 const MOST_GAPS = 20000; // of a call; the oldest go first
@@ -13,24 +14,21 @@ export class Figures {
     this.gaps = []; // of the whole call
     this.counted = 0; // of the gaps of the reply shown
     this.reply = null;
-    this.frame = 0;
+    this.redraw = new Redraw(() => this.#pace());
   }
 
   newCall() {
     this.gaps = [];
   }
 
-  /** Show `reply` with the next frame of the screen. */
+  /** Show `reply`, soon. */
   show(reply) {
     if (this.reply !== reply) this.counted = 0;
     this.reply = reply;
     this.gaps.push(...reply.gaps.slice(this.counted));
     this.gaps.splice(0, this.gaps.length - MOST_GAPS);
     this.counted = reply.gaps.length;
-    this.frame ||= requestAnimationFrame(() => {
-      this.frame = 0;
-      this.#pace();
-    });
+    this.redraw.ask();
   }
 
   #pace() {
