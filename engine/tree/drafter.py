@@ -111,7 +111,8 @@ class TreeDrafter:
         """
         drafts: list[list[int]] = [[] for _ in range(requests)]
         batch = len(candidates)
-        trees = bool(batch) and (self.policy is None or self.policy.trees(batch, requests - batch))
+        sampled = not all(candidate.greedy for candidate in candidates)
+        trees = bool(batch) and (self.policy is None or self.policy.trees(batch, requests - batch, sampled))
         self.chosen = [Chosen(NOTHING) for _ in candidates]
         self._coming = _Coming(batch)
         if candidates and not trees:

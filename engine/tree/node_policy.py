@@ -67,7 +67,7 @@ class _Kind:
 
 @dataclass(slots=True)
 class _Load:
-    """Batches of about one size: whether they have trees, for how long the other way has been better, and steps."""
+    """Batches of about one size and one kind: whether they have trees, for how long the other way has been better, and steps."""
 
     trees: _Kind
     plain: _Kind
@@ -91,20 +91,24 @@ class NodePolicy:
         self._likeliest = sorted(shares, reverse=True)
         self._costs = costs
         self._unit_s = costs.one_row_s or inf
-        self._loads: dict[int, _Load] = {}
+        self._loads: dict[tuple[int, bool], _Load] = {}
         self._level_s = 0.0
         # Of the step at hand.
         self.trying = self._generous = False
         self._beside, self._tokens, self._levels = 0, 1.0, 1
+        self._sampled = False
 
-    def trees(self, batch: int, beside: int = 0) -> bool:
+    def trees(self, batch: int, beside: int = 0, sampled: bool = False) -> bool:
         """Whether the next step has trees; asked once a step.
 
         Args:
             batch: requests that may have them.
             beside: rows of others.
+            sampled: whether any of the requests draws its tokens. Heads then are right less often, and a step takes
+                longer, so what such steps bring and take is known apart.
         """
         self._beside, self._tokens, self._levels = beside, 1.0, 1
+        self._sampled = sampled
         load = self._load(batch)
         on, off = self._rates(batch, load)
         better = off > on * (1 + MARGIN) if load.on else on > off * (1 + MARGIN)
@@ -205,10 +209,10 @@ class NodePolicy:
         return self._costs.times(rows + more) / self._costs.times(rows)
 
     def _load(self, batch: int) -> _Load:
-        size = about(batch)
-        load = self._loads.get(size)
+        kind = about(batch), self._sampled
+        load = self._loads.get(kind)
         if load is None:
-            load = self._loads[size] = _Load(_Kind(), _Kind(), on=True)
+            load = self._loads[kind] = _Load(_Kind(), _Kind(), on=True)
             on, off = self._rates(batch, load)
             load.on = on > off
         return load

@@ -27,6 +27,7 @@ class Machine:
     unsure: Sequence[float] = POOR
     sure_share: float = 0.5
     measured: bool = True
+    sampled: bool = False
     policy: NodePolicy = field(init=False)
     dice: random.Random = field(default_factory=lambda: random.Random(1))
     clock_s: float = 0.0
@@ -41,7 +42,7 @@ class Machine:
         return [self.step(batch) for _ in range(steps)]
 
     def step(self, batch: int) -> int | None:
-        trees = self.policy.trees(batch)
+        trees = self.policy.trees(batch, sampled=self.sampled)
         kept: list[list[float]] = [[] for _ in range(batch)]
         drafting_s = 0.0
         assert trees or not self.policy.trying
@@ -121,6 +122,15 @@ def test_heads_that_are_always_wrong_are_not_asked_any_more_but_now_and_then() -
     assert 7 <= sum(own is not None for own in nodes) <= 9
     machine.sure, machine.sure_share = GOOD, 1.0
     assert machine.run(1, 60 * PROBE_EVERY)[-40:].count(None) <= 1
+
+
+def test_what_sampled_replies_bring_says_nothing_of_greedy_ones() -> None:
+    machine = Machine(sure=POOR, row_s=0.003, level_s=0.002, sampled=True)
+    assert settled(machine.run(1, 400))[-100:].count(None) == 100
+    machine.sure, machine.sure_share, machine.sampled = GOOD, 1.0, False
+    assert machine.run(1, 40).count(None) <= 3
+    machine.sure, machine.sampled = POOR, True
+    assert machine.run(1, 40).count(None) >= 38
 
 
 def test_which_way_it_is_does_not_flutter_between_two_that_are_as_good() -> None:
