@@ -67,7 +67,7 @@ class _Kind:
 
 @dataclass(slots=True)
 class _Load:
-    """Batches of about one size and one kind: whether they have trees, for how long the other way has been better, and steps."""
+    """Batches of one kind: whether they have trees, for how long the other way has been better, and steps."""
 
     trees: _Kind
     plain: _Kind

@@ -3,7 +3,7 @@
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
 
-# Products come in blocks of six rows: the last row of a block and the first of the next one.
+# Products come in blocks of six rows, or of twelve: the last row of a block and the first of the next one.
 ROWS = (1, 3, 6, 7, 12, 13, 18, 19, 24, 25, 30, 36, 48, 72, 96, 144)
 _RUNS = 2
 _TYPICAL_ROW_COST = 0.05
