@@ -2,6 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
+from itertools import accumulate
 
 # Products come in blocks of six rows, or of twelve: the last row of a block and the first of the next one.
 ROWS = (1, 3, 6, 7, 12, 13, 18, 19, 24, 25, 30, 36, 48, 72, 96, 144)
@@ -10,14 +11,16 @@ _TYPICAL_ROW_COST = 0.05
 
 
 def measured(step: Callable[[int], object], most: int, now_s: Callable[[], float]) -> dict[int, float]:
-    """Seconds by rows, up to `most` rows; the quickest of two runs each.
+    """Seconds by rows, up to `most` rows; the quickest of two runs each, with all others between them: what disturbs one,
+    a voice that is being loaded beside, has passed by the other.
 
     Args:
         step: runs a step with so many rows.
         most: rows that a step can have.
         now_s: the clock.
     """
-    return {rows: min(_timed(step, rows, now_s) for _ in range(_RUNS)) for rows in ROWS if rows <= most}
+    rounds = [{rows: _timed(step, rows, now_s) for rows in ROWS if rows <= most} for _ in range(_RUNS)]
+    return {rows: min(seconds[rows] for seconds in rounds) for rows in rounds[0]}
 
 
 def _timed(step: Callable[[int], object], rows: int, now_s: Callable[[], float]) -> float:
@@ -39,13 +42,11 @@ class RowCosts:
 
     def __init__(self, seconds: Mapping[int, float], row_cost: float = _TYPICAL_ROW_COST) -> None:
         self._row_cost = row_cost
-        self.one_row_s = seconds[min(seconds)] if len(seconds) > 1 else None
-        self._points: list[tuple[int, float]] = []
-        highest = 0.0
-        for rows, value in sorted(seconds.items()):
-            # More rows never take less: what says so was disturbed.
-            highest = max(highest, value)
-            self._points.append((rows, highest / seconds[min(seconds)]))
+        # Disturbed steps take longer, never less, and fewer rows never take longer than more: what says so was disturbed.
+        rows = sorted(seconds)
+        least = list(accumulate((seconds[count] for count in reversed(rows)), min))[::-1]
+        self.one_row_s = least[0] if len(rows) > 1 else None
+        self._points = [(count, value / least[0]) for count, value in zip(rows, least, strict=True)]
 
     def times(self, rows: int) -> float:
         """Times a step of one row; between two measured points and behind the last one along a line."""
