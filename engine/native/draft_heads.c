@@ -83,9 +83,7 @@ void draft_level(const struct heads *heads, const struct depth *depth, long rows
 #pragma omp for schedule(static)
         for (long row = 0; row < rows; row++)
             norm(embedded + row * hidden, NULL, normed + row * hidden, hidden, heads->epsilon);
-        for (struct round round = share_out(&worker, piece_count(rows, outputs)); take(&round);)
-            multiply_piece(normed, heads->tokens, tokens, rows, hidden, outputs, round.piece, 0);
-#pragma omp barrier
+        multiply_shared(&worker, normed, heads->tokens, tokens, rows, hidden, outputs, 0);
 #pragma omp for schedule(static)
         for (long row = 0; row < rows; row++)
             for (long i = 0; i < hidden; i++)
@@ -95,23 +93,17 @@ void draft_level(const struct heads *heads, const struct depth *depth, long rows
 #pragma omp for schedule(static)
             for (long row = 0; row < rows; row++)
                 norm(states + row * hidden, NULL, normed + row * hidden, hidden, heads->epsilon);
-            for (struct round round = share_out(&worker, piece_count(rows, 2 * inner)); take(&round);)
-                multiply_piece(normed, heads->states[block], halves, rows, hidden, 2 * inner, round.piece, 0);
-#pragma omp barrier
+            multiply_shared(&worker, normed, heads->states[block], halves, rows, hidden, 2 * inner, 0);
 #pragma omp for schedule(static)
             for (long row = 0; row < rows; row++)
                 gate(halves + row * 2 * inner, tokens + row * outputs + place, depth->shift + place, gates + row * inner, inner);
-            for (struct round round = share_out(&worker, piece_count(rows, hidden)); take(&round);)
-                multiply_piece(gates, heads->downs[block], states, rows, inner, hidden, round.piece, 1);
-#pragma omp barrier
+            multiply_shared(&worker, gates, heads->downs[block], states, rows, inner, hidden, 1);
         }
 #pragma omp for schedule(static)
         for (long row = 0; row < rows; row++)
             for (long i = 0; i < hidden; i++)
                 normed[row * hidden + i] = states[row * hidden + i] * depth->scale[i];
-        for (struct round round = share_out(&worker, piece_count(rows, size)); take(&round);)
-            multiply_piece(normed, heads->vocabulary, logits, rows, hidden, size, round.piece, 0);
-#pragma omp barrier
+        multiply_shared(&worker, normed, heads->vocabulary, logits, rows, hidden, size, 0);
 #pragma omp for schedule(static)
         for (long row = 0; row < rows; row++)
             best(logits + row * size, size, count, ids + row * count, shares + row * count);

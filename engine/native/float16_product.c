@@ -15,8 +15,7 @@ void product(const float *x, const uint16_t *panels, float *y, long rows, long i
 #pragma omp parallel
     {
         struct worker worker = this_worker(taken);
-        for (struct round round = share_out(&worker, piece_count(rows, outputs)); take(&round);)
-            multiply_piece(x, panels, y, rows, inputs, outputs, round.piece, 0);
+        multiply_shared(&worker, x, panels, y, rows, inputs, outputs, 0);
     }
 }
 

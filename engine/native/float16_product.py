@@ -2,7 +2,7 @@
 
 import torch
 
-from engine.native.library import library, width
+from engine.native.library import library
 
 
 def available() -> bool:
@@ -30,8 +30,9 @@ class Panels:
             raise RuntimeError("engine.native was not compiled for this machine")
         self._product = loops.product
         self.shape = self._outputs, self._inputs = matrix.shape
-        padded = torch.nn.functional.pad(matrix.half(), (0, 0, 0, -self._outputs % width()))
-        self._panels = padded.view(-1, width(), self._inputs).transpose(1, 2).contiguous()
+        width = loops.panel_width()
+        padded = torch.nn.functional.pad(matrix.half(), (0, 0, 0, -self._outputs % width))
+        self._panels = padded.view(-1, width, self._inputs).transpose(1, 2).contiguous()
         self.address = self._panels.data_ptr()
 
     def product(self, x: torch.Tensor) -> torch.Tensor:

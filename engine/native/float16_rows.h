@@ -1,7 +1,7 @@
 /* Rows against a matrix kept in float16, in panels: [ceil(outputs / WIDTH)][inputs][WIDTH], so that it is read front to back.
  *
- * With few rows a product takes as long as reading the matrix, so the next panel is fetched while the current
- * one is multiplied with.
+ * With few rows a product takes as long as reading the matrix, so the next panel is fetched while the current one is
+ * multiplied with.
  */
 #include "register_block.h"
 #include "shares.h"
@@ -70,4 +70,14 @@ static inline void multiply_piece(const float *x, const uint16_t *matrix, float 
         ahead += step * inputs;
         row += size;
     }
+}
+
+/* A whole product of [rows][inputs] with a matrix, put into y or added to it. Run by all threads together, and over for all
+ * when it returns. */
+static void multiply_shared(struct worker *worker, const float *x, const uint16_t *matrix, float *y, long rows, long inputs,
+                            long outputs, int added)
+{
+    for (struct round round = share_out(worker, piece_count(rows, outputs)); take(&round);)
+        multiply_piece(x, matrix, y, rows, inputs, outputs, round.piece, added);
+#pragma omp barrier
 }

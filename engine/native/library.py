@@ -9,7 +9,6 @@ from importlib.util import find_spec
 
 _POINTER = ctypes.c_void_p
 
-
 WIDEST_FIRST = ("engine.native._loops_avx512", "engine.native._loops_avx2")
 
 

@@ -9,6 +9,8 @@
 #include "float16_rows.h"
 #include "paged_attention.h"
 
+#include <omp.h>
+
 /* Of a layer. */
 #define PRODUCTS 4
 
@@ -83,26 +85,20 @@ static void part(const struct shape *shape, const struct second_half *second, co
     float *residual = rows->residual, *scratch = rows->scratch, *gated_up = scratch + count * hidden;
     float *normed = first->product ? scratch : result;
     if (second) {
-        for (struct round round = share_out(worker, piece_count(count, hidden)); take(&round);)
-            multiply_piece(attended, second->output, residual, count, shape->queries, hidden, round.piece, 1);
-#pragma omp barrier
+        multiply_shared(worker, attended, second->output, residual, count, shape->queries, hidden, 1);
 #pragma omp for schedule(static)
         for (long row = 0; row < count; row++)
             norm(residual + row * hidden, second->norm, scratch + row * hidden, hidden, shape->epsilon);
         for (struct round round = share_out(worker, piece_count(count, inner)); take(&round);)
             gate_piece(scratch, second->gate_up, gated_up, count, hidden, inner, round.piece);
 #pragma omp barrier
-        for (struct round round = share_out(worker, piece_count(count, hidden)); take(&round);)
-            multiply_piece(gated_up, second->down, residual, count, inner, hidden, round.piece, 1);
-#pragma omp barrier
+        multiply_shared(worker, gated_up, second->down, residual, count, inner, hidden, 1);
     }
 #pragma omp for schedule(static)
     for (long row = 0; row < count; row++)
         norm(residual + row * hidden, first->norm, normed + row * hidden, hidden, shape->epsilon);
     if (first->product) {
-        for (struct round round = share_out(worker, piece_count(count, outputs)); take(&round);)
-            multiply_piece(normed, first->product, result, count, hidden, outputs, round.piece, 0);
-#pragma omp barrier
+        multiply_shared(worker, normed, first->product, result, count, hidden, outputs, 0);
 #pragma omp for schedule(static)
         for (long row = 0; row < count; row++)
             rotate(result + row * outputs, rows->angles + rows->positions[row] * shape->head,

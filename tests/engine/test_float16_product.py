@@ -48,7 +48,6 @@ def test_nor_on_the_width_of_registers(rows: int) -> None:
     for name in ALL:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(float16_product, "library", lambda name=name: library.loaded(name))
-            patch.setattr(float16_product, "width", lambda name=name: library.loaded(name).panel_width())
             if float16_product.available():
                 products.append(float16_product.Panels(matrix).product(x))
     if len(products) < 2:

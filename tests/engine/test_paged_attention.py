@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from vllm import _custom_ops as ops
 
 from engine.native.float16_product import Panels
-from engine.native.library import library
+from engine.native.library import library, width
 from engine.native.llama_layer import LayerWeights, LlamaLayers, Sizes
 from engine.native.paged_attention import MOST_ROWS, Caches, Span, causal
 from engine.tree.pages import LAYOUT, Pages
@@ -104,7 +104,7 @@ def steps(draw: st.DrawFn) -> tuple[Cache, list[Span]]:
     contexts = draw(st.lists(st.sampled_from([0, 1, 15, 31, 127, 128, 200, 300]), min_size=1, max_size=3))
     counts = [draw(st.integers(1, 9)) for _ in contexts]
     lengths = [context + count for context, count in zip(contexts, counts, strict=True)]
-    cache, spans, begin = Cache(draw(st.sampled_from([32, 64, 128])), lengths), [], 0
+    cache, spans, begin = Cache(draw(st.sampled_from([width(), 32, 128])), lengths), [], 0
     for row, (context, count) in enumerate(zip(contexts, counts, strict=True)):
         if context:
             cache.fill(row, context)
@@ -152,7 +152,7 @@ def test_a_row_does_not_depend_on_the_rows_beside_it() -> None:
 
 @given(st.lists(st.integers(0, 39), min_size=1, max_size=12, unique=True).map(sorted))
 def test_tokens_move_towards_the_front(path: list[int]) -> None:
-    cache = Cache(32, [80])
+    cache = Cache(width(), [80])
     cache.fill(0, 80)
     before = cache.dense(0, 80)
     slots = cache.slots(0, 0, 80).tolist()
