@@ -420,6 +420,26 @@ def test_acceptance_counts_whole_bursts_and_tokens_without_text(page: Page) -> N
     assert bursts == [[0, 1], [45, 3], [90, 1], [135, 1]]
 
 
+def test_what_is_asked_for_at_every_token_is_drawn_sparingly_and_its_end_is_drawn(page: Page) -> None:
+    body = """let [newest, asked, begun] = [0, 0, performance.now()];
+      const drawn = [];
+      const redraw = new m.Redraw(() => drawn.push(newest));
+      return new Promise((done) => {
+        const timer = setInterval(() => {
+          newest += 1;
+          redraw.ask();
+          if (newest < 40) return;
+          clearInterval(timer);
+          asked = performance.now() - begun;
+          setTimeout(() => done([drawn, asked]), 500);
+        }, 10);
+      });"""
+    drawn, asked_ms = call_module(page, "redraw", body)
+    assert 2 <= len(drawn) <= asked_ms / 125 + 2
+    assert drawn == sorted(drawn)
+    assert drawn[-1] == 40
+
+
 def test_the_jitter_buffer_counts_only_what_was_played(page: Page) -> None:
     body = """const s = new m.Schedule(100);
       const starts = [s.place(50, 0), s.place(50, 10), s.place(50, 500)];
