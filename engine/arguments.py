@@ -128,11 +128,10 @@ def _tree_arguments(options: EngineOptions, cpu: CpuFacts | None) -> dict[str, A
 
 
 def _cpu_arguments(options: EngineOptions, cpu: CpuFacts) -> dict[str, Any]:
-    weights = options.cpu_weights
-    if weights == "auto" and not cpu.float16_weights:
-        weights = "float32"
+    weights = _cpu_weights(options, cpu)
+    dtype = "float32" if weights == "int8" else cpu.dtype
     arguments: dict[str, Any] = {
-        "dtype": cpu.dtype if options.dtype == "auto" else options.dtype,
+        "dtype": dtype if options.dtype == "auto" else options.dtype,
         "additional_config": {"weights": weights},
         "kv_cache_memory_bytes": int(options.cpu_kv_cache_gib * 2**30),
         "block_size": options.block_size or _CPU_BLOCK_TOKENS,
@@ -143,3 +142,14 @@ def _cpu_arguments(options: EngineOptions, cpu: CpuFacts) -> dict[str, Any]:
         # every step over a queue. See `engine.cpu_executor`.
         arguments["distributed_executor_backend"] = "engine.cpu_executor.InCoreExecutor"
     return arguments
+
+
+def _cpu_weights(options: EngineOptions, cpu: CpuFacts) -> str:
+    if options.cpu_weights == "int8" and not cpu.int8_weights:
+        raise ValueError("cpu_weights int8 needs a processor with VNNI, and a C compiler when voicepace is installed")
+    if options.cpu_weights != "auto":
+        return options.cpu_weights
+    embedded = options.embedded and options.quantization is None and options.enforce_eager
+    if embedded and cpu.int8_weights and options.dtype in ("auto", "float32"):
+        return "int8"
+    return "auto" if cpu.float16_weights else "float32"

@@ -12,7 +12,7 @@ from typing import Any
 from vllm.v1.worker import cpu_worker
 from vllm.v1.worker.cpu_model_runner import CPUModelRunner
 
-from engine import cpu_sampling, fbgemm_linear, float16_weights, llama_forward
+from engine import cpu_sampling, fbgemm_linear, kept_weights, llama_forward
 
 
 class SeedSafeCPUModelRunner(CPUModelRunner):  # type: ignore[misc]
@@ -61,9 +61,9 @@ class VoicepaceCPUWorker(cpu_worker.CPUWorker):  # type: ignore[misc]
             cpu_worker.CPUModelRunner = theirs
 
     def load_model(self, *args: Any, **kwargs: Any) -> None:
-        """As vLLM's, with float16 weights where the settings want them, and a shorter way through Llama's layers."""
-        held = float16_weights.wanted(self.vllm_config)
-        with float16_weights.loaded() if held else nullcontext():
+        """As vLLM's, with weights in fewer bits where the settings want them, and a shorter way through Llama's layers."""
+        kept = kept_weights.wanted(self.vllm_config)
+        with kept_weights.loaded(kept) if kept else nullcontext():
             super().load_model(*args, **kwargs)
         self._straight = llama_forward.install(self.model_runner.get_model())
 

@@ -6,11 +6,18 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
+from engine.native.library import compiled
+
 # Cores with one of these multiply in bfloat16; the others convert every element to float32 first, so that a float32
 # copy of the weights reads prompts about three times as fast and decodes at the same rate.
 _BFLOAT16_FLAGS = frozenset({"amx_bf16", "avx512_bf16"})
 # Cores with these widen half-precision weights while they read them.
 _FLOAT16_FLAGS = frozenset({"avx2", "f16c"})
+# What the loops for weights in 8 bits are compiled for (engine/native/int8_block.h), in registers of either width.
+_INT8_LOOPS_FLAGS = (
+    frozenset({"avx2", "fma", "f16c", "avx512f", "avx512vl", "avx512bw", "avx512dq", "avx512_vnni"}),
+    frozenset({"avx2", "fma", "f16c", "avx_vnni"}),
+)
 # Cores with one of these multiply and add four 8-bit integers in one instruction.
 _INT8_FLAGS = frozenset({"amx_int8", "avx512_vnni", "avx_vnni"})
 
@@ -23,11 +30,13 @@ class CpuFacts:
         cores: logical CPUs to compute on, one of each physical core this process may use.
         native_bfloat16: whether the cores multiply in bfloat16.
         float16_weights: whether the cores multiply float32 with weights held in float16, at the price of reading them.
+        int8_weights: whether there are products for these cores with weights held in 8 bits.
     """
 
     cores: tuple[int, ...]
     native_bfloat16: bool
     float16_weights: bool = False
+    int8_weights: bool = False
 
     @property
     def dtype(self) -> str:
@@ -48,6 +57,7 @@ def read_cpu() -> CpuFacts | None:
         ),
         native_bfloat16=has_native_bfloat16(cpuinfo),
         float16_weights=reads_float16(cpuinfo),
+        int8_weights=runs_int8_loops(cpuinfo) and compiled("int8"),
     )
 
 
@@ -77,6 +87,12 @@ def has_native_bfloat16(cpuinfo: Iterable[str]) -> bool:
 def reads_float16(cpuinfo: Iterable[str]) -> bool:
     """Whether the lines of /proc/cpuinfo are of x86 cores that have products with float16 weights."""
     return _flags(cpuinfo) >= _FLOAT16_FLAGS
+
+
+def runs_int8_loops(cpuinfo: Iterable[str]) -> bool:
+    """Whether the lines of /proc/cpuinfo are of cores that the loops for weights in 8 bits are made for."""
+    flags = _flags(cpuinfo)
+    return any(flags >= needed for needed in _INT8_LOOPS_FLAGS)
 
 
 def lacks_vnni(cpuinfo: Iterable[str]) -> bool:

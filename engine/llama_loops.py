@@ -1,21 +1,21 @@
 """Llama's layers by the compiled loops of `engine.native`, where weights, cache and step suit them.
 
-A step of few rows per request goes through all layers in one call, attention included; a prompt's longer pieces attend by
-vLLM's operator, which reads the cache once for many rows.
+A step goes through all layers in one call, attention included. Where the cache is of another kind, vLLM's operator attends
+between the layers.
 
 Loaded in the engine's process only.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from vllm.v1.attention.backend import AttentionType
 from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackendImpl
 
-from engine.native.float16_product import Panels
 from engine.native.llama_layer import LayerWeights, LlamaLayers, Sizes, suits
-from engine.native.paged_attention import MOST_ROWS, Caches, Span, causal
+from engine.native.paged_attention import Caches, Span, causal
+from engine.native.panels import Panels
 from engine.tree.pages import LAYOUT, probe
 
 
@@ -115,20 +115,24 @@ def spans_of(metadata: Any, rows: int) -> list[Span] | None:
     """
     if (spans := getattr(metadata, "spans", None)) is not None:
         return spans  # type: ignore[no-any-return]
-    few = metadata.max_query_len <= MOST_ROWS and metadata.num_actual_tokens == rows
-    if not few or not metadata.causal or metadata.dynamic_causal is not None or hasattr(metadata, "trees"):
+    if not metadata.causal or metadata.dynamic_causal is not None or hasattr(metadata, "trees"):
         return None
-    return causal_spans(metadata)
+    return causal_spans(metadata, {}) if metadata.num_actual_tokens == rows else None
 
 
-def causal_spans(metadata: Any) -> list[Span]:
-    """What the requests of a step attend to where each row sees all that is before it; by row of the batch.
+def causal_spans(metadata: Any, known: Mapping[int, Span]) -> list[Span]:
+    """What the requests of a step attend to where each row sees all that is before it.
 
     Args:
         metadata: vLLM's.
+        known: by row of the batch, what is known of requests that are otherwise.
     """
     starts, lengths = metadata.query_start_loc.tolist(), metadata.seq_lens.tolist()
-    return [causal(row, starts[row], starts[row + 1], lengths[row]) for row in range(len(starts) - 1)]
+    spans = []
+    for row in range(len(starts) - 1):
+        one = known.get(row)
+        spans += [one] if one else causal(row, starts[row], starts[row + 1], lengths[row])
+    return spans
 
 
 def _is_plain(attention: Any) -> bool:
@@ -148,5 +152,5 @@ def _is_plain(attention: Any) -> bool:
 
 def _panels(linear: Any) -> Panels | None:
     """The weights of one of vLLM's linear layers, if they are held in our own layout and are all there is to it."""
-    held = getattr(linear, "float16_product", None)
+    held = getattr(linear, "kept_product", None)
     return None if held is None or linear.bias is not None else held.panels

@@ -1,4 +1,4 @@
-"""`voicepace bench perplexity`: what a quantization costs, on held-out replies read by the real engine."""
+"""`voicepace bench perplexity`: what weights of fewer bits cost, on held-out replies read by the real engine."""
 
 import argparse
 import asyncio
@@ -19,7 +19,6 @@ from engine.provenance import in_words, provenance
 from engine.request_group import request_group
 from engine.vllm_engine import VllmEngine
 
-AS_IT_IS = "none"
 _AT_A_TIME = 4
 
 
@@ -28,11 +27,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--profile", default="cpu-demo", help="engine settings to start from (default: cpu-demo)")
     parser.add_argument("--model", help="instead of the profile's")
     parser.add_argument(
-        "--quantization",
+        "--cpu-weights",
         nargs="+",
-        default=[AS_IT_IS, "int8"],
+        default=["float32", "auto"],
         metavar="NAME",
-        help="as engine.quantization, each in turn; `none`: as the checkpoint is (default: none int8)",
+        help="as engine.cpu_weights, each in turn; the first is what the others are compared with (default: float32 auto)",
+    )
+    parser.add_argument(
+        "--quantization",
+        nargs="*",
+        default=["int8"],
+        metavar="NAME",
+        help="as engine.quantization, each in turn after these (default: int8)",
     )
     parser.add_argument("--dtype", default="auto", help="as engine.dtype (default: auto)")
     parser.add_argument("--replies", type=Path, help="file of replies (default: those kept with the shipped heads)")
@@ -78,19 +84,16 @@ def chosen(path: Path | None, count: int) -> list[Reply]:
 
 
 def arms_of(args: argparse.Namespace) -> dict[str, EngineOptions]:
-    """Engine options by the name of their quantization, in the given order.
+    """Engine options by the name of their weights, in the given order.
 
     Raises:
         ValueError: the settings do not fit.
     """
     settings = base_settings(args.profile, {"model": args.model})
     own = {"speculation": "none", "dtype": args.dtype}
-    return {
-        name: EngineOptions.model_validate(
-            {**settings, **own, "quantization": None if name == AS_IT_IS else name},
-        )
-        for name in args.quantization
-    }
+    arms = {f"weights {name}": {"cpu_weights": name} for name in args.cpu_weights}
+    arms |= {f"quantization {name}": {"quantization": name} for name in args.quantization}
+    return {name: EngineOptions.model_validate({**settings, **own, **arm}) for name, arm in arms.items()}
 
 
 async def _measured(

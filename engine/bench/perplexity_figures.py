@@ -83,10 +83,10 @@ def table(found: Mapping[str, Any]) -> str:
     """The document as text."""
     lines = [
         f"{found['replies']} held-out replies, {found['tokens']} tokens",
-        f"{'weights':<16}{'perplexity':>12}{'ratio':>9}{'95 % interval':>18}{'greedy agreement':>19}",
+        f"{'':<24}{'perplexity':>12}{'ratio':>9}{'95 % interval':>18}{'greedy agreement':>19}",
     ]
     for row in found["arms"]:
         interval = f"{row['ci95'][0]:.4f}-{row['ci95'][1]:.4f}"
         agreed = "-" if row["agreement"] is None else f"{row['agreement']:.2%}"
-        lines.append(f"{row['arm']:<16}{row['perplexity']:>12.4f}{row['ratio']:>9.4f}{interval:>18}{agreed:>19}")
+        lines.append(f"{row['arm']:<24}{row['perplexity']:>12.4f}{row['ratio']:>9.4f}{interval:>18}{agreed:>19}")
     return "\n".join(lines)

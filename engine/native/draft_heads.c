@@ -4,7 +4,7 @@
  * A level of a small model's heads is a dozen operators of some microseconds each, and a tree has up to five levels.
  */
 #include "elementwise.h"
-#include "float16_rows.h"
+#include "panels.h"
 
 #include <float.h>
 
@@ -12,8 +12,8 @@
  * vocabulary [hidden][vocabulary]. All sizes but `blocks` are multiples of WIDTH. */
 struct heads {
     long hidden, inner, blocks, size;
-    const uint16_t *tokens, *vocabulary;
-    const uint16_t *const *states, *const *downs;
+    const char *tokens, *vocabulary;
+    const char *const *states, *const *downs;
     float epsilon;
 };
 
@@ -45,12 +45,14 @@ static SIMD void best(const float *logits, long size, long count, int64_t *ids, 
             ids[place] = at;
         }
     }
-    __m256 most = _mm256_set1_ps(shares[0]), sums = _mm256_setzero_ps();
-    for (long i = 0; i < size; i += 8)
-        sums = _mm256_add_ps(sums, exponential(_mm256_sub_ps(_mm256_loadu_ps(logits + i), most)));
-    float sum = total(sums);
+    lanes most = same(shares[0]), sums = same(0.0f);
+    for (long i = 0; i < size; i += LANES)
+        sums = WIDE(add_ps)(sums, exponential(WIDE(sub_ps)(load(logits + i), most)));
+    float parts[LANES];
+    store(parts, sums);
+    float sum = total(parts, LANES);
     for (long i = 0; i < count; i++)
-        shares[i] = _mm256_cvtss_f32(exponential(_mm256_sub_ps(_mm256_set1_ps(shares[i]), most))) / sum;
+        shares[i] = WIDE(cvtss_f32)(exponential(WIDE(sub_ps)(same(shares[i]), most))) / sum;
 }
 
 /* y = silu(gate + their own) * (up + their own), where own and shift add to both halves, [2 inner]. */
@@ -81,8 +83,10 @@ void draft_level(const struct heads *heads, const struct depth *depth, long rows
     {
         struct worker worker = this_worker(taken);
 #pragma omp for schedule(static)
-        for (long row = 0; row < rows; row++)
+        for (long row = 0; row < rows; row++) {
             norm(embedded + row * hidden, NULL, normed + row * hidden, hidden, heads->epsilon);
+            pack(normed + row * hidden, hidden);
+        }
         multiply_shared(&worker, normed, heads->tokens, tokens, rows, hidden, outputs, 0);
 #pragma omp for schedule(static)
         for (long row = 0; row < rows; row++)
@@ -91,18 +95,24 @@ void draft_level(const struct heads *heads, const struct depth *depth, long rows
         for (long block = 0; block < heads->blocks; block++) {
             long place = block * 2 * inner;
 #pragma omp for schedule(static)
-            for (long row = 0; row < rows; row++)
+            for (long row = 0; row < rows; row++) {
                 norm(states + row * hidden, NULL, normed + row * hidden, hidden, heads->epsilon);
+                pack(normed + row * hidden, hidden);
+            }
             multiply_shared(&worker, normed, heads->states[block], halves, rows, hidden, 2 * inner, 0);
 #pragma omp for schedule(static)
-            for (long row = 0; row < rows; row++)
+            for (long row = 0; row < rows; row++) {
                 gate(halves + row * 2 * inner, tokens + row * outputs + place, depth->shift + place, gates + row * inner, inner);
+                pack(gates + row * inner, inner);
+            }
             multiply_shared(&worker, gates, heads->downs[block], states, rows, inner, hidden, 1);
         }
 #pragma omp for schedule(static)
-        for (long row = 0; row < rows; row++)
+        for (long row = 0; row < rows; row++) {
             for (long i = 0; i < hidden; i++)
                 normed[row * hidden + i] = states[row * hidden + i] * depth->scale[i];
+            pack(normed + row * hidden, hidden);
+        }
         multiply_shared(&worker, normed, heads->vocabulary, logits, rows, hidden, size, 0);
 #pragma omp for schedule(static)
         for (long row = 0; row < rows; row++)

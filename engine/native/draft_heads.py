@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import torch
 
-from engine.native.float16_product import Panels
-from engine.native.library import library, width
+from engine.native.library import Kept, library, width
+from engine.native.panels import Panels
 
 
 class _Heads(ctypes.Structure):
@@ -19,16 +19,18 @@ class _Depth(ctypes.Structure):
     _fields_ = [(name, ctypes.c_void_p) for name in ("carry", "scale", "shift")]
 
 
-def suits(tokens: torch.Tensor, downs: Sequence[torch.Tensor], vocabulary: torch.Tensor) -> bool:
+def suits(tokens: torch.Tensor, downs: Sequence[torch.Tensor], vocabulary: torch.Tensor, kept: Kept) -> bool:
     """Whether `DraftLevels` can run heads of these matrices here.
 
     Args:
         tokens: as in `DraftLevels`.
         downs: as in `DraftLevels`.
         vocabulary: as in `DraftLevels`.
+        kept: as in `DraftLevels`.
     """
     sizes = (*downs[0].shape, len(vocabulary))
-    return library() is not None and tokens.dtype == torch.float32 and all(size % width() == 0 for size in sizes)
+    whole = library(kept) is not None and all(size % width(kept) == 0 for size in sizes)
+    return whole and tokens.dtype == torch.float32
 
 
 class DraftLevels:
@@ -43,6 +45,7 @@ class DraftLevels:
         scale: [depths, hidden].
         shift: [depths, blocks * 2 inner].
         epsilon: of the norms.
+        kept: how matrices are kept.
     """
 
     def __init__(
@@ -55,12 +58,13 @@ class DraftLevels:
         scale: torch.Tensor,
         shift: torch.Tensor,
         epsilon: float,
+        kept: Kept,
     ) -> None:
-        loops = library()
+        loops = library(kept)
         assert loops is not None
         self._level = loops.draft_level
         self._hidden, inner = downs[0].shape
-        self._panels = [Panels(matrix) for matrix in (tokens, vocabulary, *states, *downs)]
+        self._panels = [Panels(matrix, kept) for matrix in (tokens, vocabulary, *states, *downs)]
         addresses = [panels.address for panels in self._panels]
         blocks = ctypes.c_void_p * len(states)
         self._blocks = (blocks(*addresses[2 : 2 + len(states)]), blocks(*addresses[2 + len(states) :]))

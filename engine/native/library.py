@@ -5,33 +5,50 @@ Loaded in the engine's process only, where OpenMP has been preloaded.
 
 import ctypes
 import functools
+from collections.abc import Mapping
 from importlib.util import find_spec
+from typing import Literal
 
 _POINTER = ctypes.c_void_p
 
-WIDEST_FIRST = ("engine.native._loops_avx512", "engine.native._loops_avx2")
+Kept = Literal["int8", "float16"]
+"""How a matrix is kept: in blocks of 8 bits (int8_block.h), or in float16."""
+
+WIDEST_FIRST: Mapping[Kept, tuple[str, ...]] = {
+    "int8": ("engine.native._loops_avx512_int8", "engine.native._loops_avxvnni_int8"),
+    "float16": ("engine.native._loops_avx512", "engine.native._loops_avx2"),
+}
 
 
 @functools.cache
-def library() -> ctypes.CDLL | None:
-    """Those with the widest registers that this processor has; None where none were compiled, or none suit it."""
-    return next((loops for name in WIDEST_FIRST if (loops := loaded(name)) is not None), None)
+def library(kept: Kept = "float16") -> ctypes.CDLL | None:
+    """Those for matrices that are kept so, with the widest registers that this processor has; None where none were compiled,
+    or none suit it. What is not about matrices is the same in all."""
+    return next((loops for name in WIDEST_FIRST[kept] if (loops := loaded(name)) is not None), None)
 
 
-def width() -> int:
+def width(kept: Kept = "float16") -> int:
     """Of what `library` gives: all sizes are multiples of it."""
-    loops = library()
+    loops = library(kept)
     assert loops is not None
     return int(loops.panel_width())
+
+
+def compiled(kept: Kept) -> bool:
+    """Whether there are loops for matrices that are kept so, on whatever processor; loads none."""
+    return any(find_spec(name) is not None for name in WIDEST_FIRST[kept])
 
 
 def loaded(name: str) -> ctypes.CDLL | None:
     """One of the modules that were compiled; None where it was not, or does not suit this processor."""
     spec = find_spec(name)
-    if spec is None or spec.origin is None:
-        return None
+    return None if spec is None or spec.origin is None else opened(spec.origin)
+
+
+def opened(path: str) -> ctypes.CDLL | None:
+    """The loops of a file; None where they do not suit this processor."""
     try:
-        loops = ctypes.CDLL(spec.origin)
+        loops = ctypes.CDLL(path)
     except OSError:  # no OpenMP was preloaded
         return None
     loops.product.argtypes = (*[_POINTER] * 3, *[ctypes.c_long] * 3)

@@ -1,4 +1,4 @@
-/* The layers of a Llama model in one parallel region: products with float16 weights, norms, rotation, the gated MLP, and
+/* The layers of a Llama model in one parallel region: products, norms, rotation, the gated MLP, and
  * attention over the paged cache.
  *
  * A decode step of a small model is thirty layers of operators of some microseconds each; handing each one out to the
@@ -6,7 +6,7 @@
  * and take their work in small pieces. Every row is computed as if it were alone.
  */
 #include "elementwise.h"
-#include "float16_rows.h"
+#include "panels.h"
 #include "paged_attention.h"
 
 #include <omp.h>
@@ -22,13 +22,13 @@ struct shape {
 
 /* From attention to the end of a layer: [queries][hidden], [hidden] twice [inner] and [inner][hidden] as panels. */
 struct second_half {
-    const uint16_t *output, *gate_up, *down;
+    const char *output, *gate_up, *down;
     const float *norm;
 };
 
 /* From there to the next attention: [hidden][queries + 2 keys]; none after the last layer. */
 struct first_half {
-    const uint16_t *product;
+    const char *product;
     const float *norm;
 };
 
@@ -45,21 +45,24 @@ static SIMD void rotate(float *x, const float *angles, long heads, long head)
         }
 }
 
-/* A piece as of `multiply_piece`, for a panel of gates and its panel of ups: y = silu(gate) * up. */
-static SIMD void gate_piece(const float *x, const uint16_t *matrix, float *y, long rows, long inputs, long inner, long piece)
+/* A piece as of `multiply_piece`, for a panel of gates and its panel of ups: y = silu(gate) * up, packed. */
+static SIMD void gate_piece(const float *x, const char *matrix, float *y, long rows, long inputs, long inner, long piece)
 {
-    long count = panel_count(inner), first = piece / count * BLOCK, panel = piece % count;
-    long block = smaller(rows - first, BLOCK), groups = group_count(block), step = PANEL_BYTES / groups;
-    const uint16_t *gate = matrix + panel * WIDTH * inputs, *up = matrix + (panel + count) * WIDTH * inputs;
-    float gates[ROWS * WIDTH], ups[ROWS * WIDTH];
+    long count = panel_count(inner), first = piece / count * BLOCK, panel = piece % count, size = panel_bytes(inputs);
+    long block = smaller(rows - first, BLOCK), groups = group_count(block);
+    const char *gate = matrix + panel * size, *up = matrix + (panel + count) * size;
+    float gates[MOST * WIDTH], ups[MOST * WIDTH];
     for (long row = first, left = groups; left; left--) {
-        long size = group_size(first + block - row, left), done = (groups - left) * step * inputs;
+        long count = group_size(first + block - row, left), ahead = size + (groups - left) * (size / groups);
         const float *from = x + row * inputs;
-        by_rows[size - 1](from, inputs, gate, (const char *)(gate + WIDTH * inputs) + done, step, gates, WIDTH);
-        by_rows[size - 1](from, inputs, up, (const char *)(up + WIDTH * inputs) + done, step, ups, WIDTH);
-        for (long r = 0; r < size; r++)
-            gated(gates + r * WIDTH, ups + r * WIDTH, y + (row + r) * inner + panel * WIDTH);
-        row += size;
+        by_rows[count - 1](from, inputs, gate, gate + ahead, groups, gates, WIDTH);
+        by_rows[count - 1](from, inputs, up, up + ahead, groups, ups, WIDTH);
+        for (long r = 0; r < count; r++) {
+            float *to = y + (row + r) * inner + panel * WIDTH;
+            gated(gates + r * WIDTH, ups + r * WIDTH, to);
+            pack(to, WIDTH);
+        }
+        row += count;
     }
 }
 
@@ -78,25 +81,31 @@ struct rows {
  * no product, the normed residual, [rows][hidden]. Run by all threads together.
  */
 static void part(const struct shape *shape, const struct second_half *second, const struct first_half *first,
-                 const struct rows *rows, const float *attended, float *result, struct worker *worker)
+                 const struct rows *rows, float *attended, float *result, struct worker *worker)
 {
     long hidden = shape->hidden, inner = shape->inner, outputs = shape->queries + 2 * shape->keys;
     long count = rows->count;
     float *residual = rows->residual, *scratch = rows->scratch, *gated_up = scratch + count * hidden;
     float *normed = first->product ? scratch : result;
     if (second) {
+        pack_shared(attended, count, shape->queries);
         multiply_shared(worker, attended, second->output, residual, count, shape->queries, hidden, 1);
 #pragma omp for schedule(static)
-        for (long row = 0; row < count; row++)
+        for (long row = 0; row < count; row++) {
             norm(residual + row * hidden, second->norm, scratch + row * hidden, hidden, shape->epsilon);
+            pack(scratch + row * hidden, hidden);
+        }
         for (struct round round = share_out(worker, piece_count(count, inner)); take(&round);)
             gate_piece(scratch, second->gate_up, gated_up, count, hidden, inner, round.piece);
 #pragma omp barrier
         multiply_shared(worker, gated_up, second->down, residual, count, inner, hidden, 1);
     }
 #pragma omp for schedule(static)
-    for (long row = 0; row < count; row++)
+    for (long row = 0; row < count; row++) {
         norm(residual + row * hidden, first->norm, normed + row * hidden, hidden, shape->epsilon);
+        if (first->product)
+            pack(normed + row * hidden, hidden);
+    }
     if (first->product) {
         multiply_shared(worker, normed, first->product, result, count, hidden, outputs, 0);
 #pragma omp for schedule(static)
@@ -108,7 +117,7 @@ static void part(const struct shape *shape, const struct second_half *second, co
 
 /* Such a part alone, for those who attend by other means. */
 void layer(const struct shape *shape, const struct second_half *second, const struct first_half *first,
-           const struct rows *rows, const float *attended, float *result)
+           const struct rows *rows, float *attended, float *result)
 {
     struct taken taken[taken_in(PRODUCTS)];
     memset(taken, 0, sizeof taken);

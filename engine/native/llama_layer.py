@@ -7,14 +7,14 @@ from typing import Any
 
 import torch
 
-from engine.native.float16_product import Panels
 from engine.native.library import library, width
 from engine.native.paged_attention import Caches, Step
+from engine.native.panels import Panels
 
 
 @dataclass(frozen=True)
 class LayerWeights:
-    """One decoder layer: its products, and the weights [hidden] of the norms before attention and before the MLP."""
+    """One decoder layer: its products, kept in one way, and the weights [hidden] of the norms before attention and MLP."""
 
     qkv: Panels
     output: Panels
@@ -60,13 +60,15 @@ def suits(layers: Sequence[LayerWeights], sizes: Sizes, angles: torch.Tensor) ->
         sizes: of the model.
         angles: as in `LlamaLayers`.
     """
+    kept = layers[0].qkv.kept
     inner, hidden = layers[0].gate_up.shape[0] // 2, layers[0].gate_up.shape[1]
     shapes = [(sizes.queries + 2 * sizes.keys, hidden), (hidden, sizes.queries), (2 * inner, hidden), (hidden, inner)]
     norms = [norm for layer in layers for norm in (layer.before_attention, layer.before_mlp)]
     return (
-        library() is not None
+        library(kept) is not None
+        and all(panels.kept == kept for x in layers for panels in (x.qkv, x.output, x.gate_up, x.down))
         and all([x.qkv.shape, x.output.shape, x.gate_up.shape, x.down.shape] == shapes for x in layers)
-        and all(size % width() == 0 for size in (hidden, inner, sizes.queries, sizes.keys, sizes.head))
+        and all(size % width(kept) == 0 for size in (hidden, inner, sizes.queries, sizes.keys, sizes.head))
         and all(tensor.dtype == torch.float32 and tensor.is_contiguous() for tensor in (*norms, angles))
         and all(norm.shape == (hidden,) for norm in norms)
         and angles.shape[1:] == (sizes.head,)
@@ -81,12 +83,16 @@ class LlamaLayers:
         sizes: of the model.
         last_norm: [hidden] float32, after the last layer.
         angles: [positions, head] float32: the cosines of a position's head / 2 angles, then their sines.
+
+    Attributes:
+        kept: how the layers' matrices are kept.
     """
 
     def __init__(
         self, layers: Sequence[LayerWeights], sizes: Sizes, last_norm: torch.Tensor, angles: torch.Tensor
     ) -> None:
-        loops = library()
+        self.kept = layers[0].qkv.kept
+        loops = library(self.kept)
         assert loops is not None
         self._layer, self._model = loops.layer, loops.model
         self._kept = (layers, last_norm, angles)
@@ -111,7 +117,8 @@ class LlamaLayers:
             residual: [rows, hidden] float32, contiguous: the embeddings; overwritten.
             positions: [rows] int64, contiguous.
             attend: given a layer's place and [rows, queries + 2 keys] with queries, keys and values, already rotated
-                and overwritten after the return, gives what was attended to, [rows, queries] float32, contiguous.
+                and overwritten after the return, gives what was attended to, [rows, queries] float32, contiguous, which
+                is overwritten too.
         """
         rows, _scratch = self._rows(residual, positions)
         qkv, result = residual.new_empty(len(residual), self._outputs), torch.empty_like(residual)

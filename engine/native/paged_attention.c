@@ -15,7 +15,7 @@
         break;
 
 /* As `multiply`, for any number of rows and a matrix in float32. */
-static inline __attribute__((always_inline)) SIMD void multiply_any(
+OPERATION void multiply_any(
     long rows, const float *x, long x_stride, long inputs, const float *b, long b_stride, float *y, long y_stride, int begun)
 {
     for (long r = 0; r < rows; r += ROWS, x += ROWS * x_stride, y += ROWS * y_stride)
@@ -24,70 +24,99 @@ static inline __attribute__((always_inline)) SIMD void multiply_any(
         }
 }
 
+/* Weights are added up as multiples of this: sums of whole numbers do not depend on their order. The greatest weight is 1. */
+#define PER_WEIGHT 8388608.0f
+
 /* Scores become weights, e to the score less the greatest; [padded] of which `count` are scores. Gives both by address. */
 static SIMD void weigh(float *scores, long count, float scale, float *greatest, float *sum)
 {
-    long padded = (count + 7) / 8 * 8;
+    long padded = (count + LANES - 1) / LANES * LANES;
     for (long t = count; t < padded; t++)
         scores[t] = -INFINITY;
-    __m256 factor = _mm256_set1_ps(scale), top = _mm256_set1_ps(-INFINITY);
-    for (long t = 0; t < padded; t += 8) {
-        __m256 value = _mm256_mul_ps(_mm256_loadu_ps(scores + t), factor);
-        _mm256_storeu_ps(scores + t, value);
-        top = _mm256_max_ps(top, value);
+    lanes top = same(-INFINITY);
+    for (long t = 0; t < padded; t += LANES) {
+        lanes value = WIDE(mul_ps)(load(scores + t), same(scale));
+        store(scores + t, value);
+        top = WIDE(max_ps)(top, value);
     }
-    float lanes[8];
-    _mm256_storeu_ps(lanes, top);
-    *greatest = lanes[0];
-    for (int i = 1; i < 8; i++)
-        *greatest = lanes[i] > *greatest ? lanes[i] : *greatest;
+    *greatest = greatest_of(top);
     /* Where nothing is seen, all differences are minus infinity and all weights nothing. */
-    __m256 base = _mm256_set1_ps(*greatest == -INFINITY ? 0.0f : *greatest), all = _mm256_setzero_ps();
-    for (long t = 0; t < padded; t += 8) {
-        __m256 value = _mm256_sub_ps(_mm256_loadu_ps(scores + t), base);
-        __m256 seen = _mm256_cmp_ps(value, _mm256_set1_ps(-87.0f), _CMP_GE_OQ);
-        __m256 weight = _mm256_and_ps(exponential(value), seen);
-        _mm256_storeu_ps(scores + t, weight);
-        all = _mm256_add_ps(all, weight);
+    lanes base = same(*greatest == -INFINITY ? 0.0f : *greatest);
+    whole all = WIDE(set1_epi32)(0);
+    for (long t = 0; t < padded; t += LANES) {
+        lanes value = WIDE(sub_ps)(load(scores + t), base), weight = where_above(value, -87.0f, exponential(value));
+        store(scores + t, weight);
+        all = WIDE(add_epi32)(all, WIDE(cvtps_epi32)(WIDE(mul_ps)(weight, same(PER_WEIGHT))));
     }
-    _mm256_storeu_ps(lanes, all);
-    *sum = 0.0f;
-    for (int i = 0; i < 8; i++)
-        *sum += lanes[i];
+    int32_t parts[LANES], weights = 0;
+    store_whole(parts, all);
+    for (int i = 0; i < LANES; i++)
+        weights += parts[i];
+    *sum = (float)weights / PER_WEIGHT;
 }
 
-/* Scores of what a row does not see of tokens begin to begin + count are minus infinity. */
-static void hide(float *scores, long begin, long count, const struct span *span, long row)
+/* What a span has in one part: tokens `first` to `end` in the order of the cache, `first` a multiple of WIDTH; of those that all
+ * rows see the ones from `begin` on; of the others those of `bits`. */
+struct stretch {
+    long first, end, begin;
+    uint64_t bits;
+};
+
+/* The stretch of the part that begins at position `begin`. A token that not all rows see stands behind the tokens on its path,
+ * which its own row sees. */
+static struct stretch stretch_of(const struct span *span, long begin)
 {
-    for (long t = span->visible > begin ? span->visible - begin : 0; t < count; t++)
-        if (!(span->seen[row] >> (begin + t - span->visible) & 1))
-            scores[t] = -INFINITY;
+    struct stretch found = {begin, span->visible < begin + PART ? span->visible : begin + PART, begin, 0};
+    for (long n = 0; n < span->count - 1; n++) {
+        long position = span->visible - 1 + __builtin_popcountll(span->seen[n + 1]);
+        if (position < begin || position >= begin + PART)
+            continue;
+        if (!found.bits && begin >= span->visible)
+            found.first = (span->visible + n) / WIDTH * WIDTH;
+        found.bits |= (uint64_t)1 << n;
+        found.end = span->visible + n + 1;
+    }
+    return found;
 }
+
+/* Scores of what a row does not see are minus infinity. */
+static void hide(float *scores, const struct stretch *stretch, const struct span *span, long row)
+{
+    uint64_t seen = span->seen[row] & stretch->bits;
+    for (long t = stretch->first; t < stretch->begin && t < span->visible; t++)
+        scores[t - stretch->first] = -INFINITY;
+    for (long t = span->visible > stretch->first ? span->visible : stretch->first; t < stretch->end; t++)
+        if (!(seen >> (t - span->visible) & 1))
+            scores[t - stretch->first] = -INFINITY;
+}
+
+/* Scores of a unit's queries, and WIDTH more, for those are computed in whole registers. */
+#define SCORES (PART + MOST_SEEN + 2 * WIDTH)
 
 /* Queries `first` to `first + count` of a unit, the heads of a row in a row, over its part of the context. */
 static SIMD void attend_queries(const struct pages *pages, const float *cache, const struct span *span,
-                                const struct unit *unit, const float *queries, long group, long first, long count,
-                                float scale, float *partial)
+                                const struct stretch *stretch, const struct unit *unit, const float *queries, long group,
+                                long first, long count, float scale, float *partial)
 {
-    float scores[QUERIES][PART + WIDTH];
+    float scores[QUERIES][SCORES];
     long head = pages->head, tokens = pages->tokens, page_size = 2 * head * tokens;
-    long end = span->visible + span->count - 1, size = end - unit->begin < PART ? end - unit->begin : PART;
     memset(partial, 0, (size_t)(count * (head + 2)) * sizeof(float));
-    for (long t = 0; t < size; t += WIDTH) {
-        long token = unit->begin + t, block = span->blocks[token / tokens];
-        const float *keys = cache + (block * pages->heads + unit->head) * page_size + token % tokens;
-        multiply_any(count, queries, head, head, keys, tokens, scores[0] + t, PART + WIDTH, 0);
+    for (long token = stretch->first; token < stretch->end; token += WIDTH) {
+        const float *keys = cache + (span->blocks[token / tokens] * pages->heads + unit->head) * page_size + token % tokens;
+        multiply_any(count, queries, head, head, keys, tokens, scores[0] + token - stretch->first, SCORES, 0);
     }
     for (long q = 0; q < count; q++) {
-        hide(scores[q], unit->begin, size, span, (first + q) / group);
-        weigh(scores[q], size, scale, partial + q * (head + 2) + head, partial + q * (head + 2) + head + 1);
+        float *ends = partial + q * (head + 2) + head;
+        hide(scores[q], stretch, span, (first + q) / group);
+        weigh(scores[q], stretch->end - stretch->first, scale, ends, ends + 1);
     }
-    for (long t = 0; t < size; t += tokens) {
-        long token = unit->begin + t, block = span->blocks[token / tokens];
-        const float *values = cache + (block * pages->heads + unit->head) * page_size + head * tokens;
-        long left = size - t < tokens ? size - t : tokens;
+    for (long token = stretch->first, left; token < stretch->end; token += left) {
+        left = tokens - token % tokens < stretch->end - token ? tokens - token % tokens : stretch->end - token;
+        const float *values = cache + (span->blocks[token / tokens] * pages->heads + unit->head) * page_size +
+                              (tokens + token % tokens) * head;
         for (long column = 0; column < head; column += WIDTH)
-            multiply_any(count, scores[0] + t, PART + WIDTH, left, values + column, head, partial + column, head + 2, 1);
+            multiply_any(count, scores[0] + token - stretch->first, SCORES, left, values + column, head, partial + column,
+                         head + 2, 1);
     }
 }
 
@@ -97,6 +126,7 @@ static void attend_unit(const struct pages *pages, const float *cache, const str
 {
     const struct span *span = step->spans + unit->span;
     long head = pages->head, group = width / head / pages->heads, all = span->count * group;
+    struct stretch stretch = stretch_of(span, unit->begin);
     float gathered[QUERIES * 256];
     for (long first = 0; first < all; first += QUERIES) {
         long count = all - first < QUERIES ? all - first : QUERIES;
@@ -104,7 +134,7 @@ static void attend_unit(const struct pages *pages, const float *cache, const str
             long row = (first + q) / group, place = unit->head * group + (first + q) % group;
             memcpy(gathered + q * head, queries + (span->begin + row) * stride + place * head, (size_t)head * sizeof(float));
         }
-        attend_queries(pages, cache, span, unit, gathered, group, first, count, step->scale,
+        attend_queries(pages, cache, span, &stretch, unit, gathered, group, first, count, step->scale,
                        step->partial + unit->place + first * (head + 2));
     }
 }
@@ -127,13 +157,13 @@ static SIMD void join(const struct pages *pages, const struct attention *step, l
             const float *partial = step->partial + units[p].place + q * (head + 2);
             if (partial[head] - greatest < -87.0f)
                 continue;
-            __m256 weight = exponential(_mm256_set1_ps(partial[head] - greatest));
-            sum += _mm256_cvtss_f32(weight) * partial[head + 1];
-            for (long i = 0; i < head; i += 8)
-                _mm256_storeu_ps(to + i, _mm256_fmadd_ps(weight, _mm256_loadu_ps(partial + i), _mm256_loadu_ps(to + i)));
+            lanes weight = exponential(same(partial[head] - greatest));
+            sum += WIDE(cvtss_f32)(weight) * partial[head + 1];
+            for (long i = 0; i < head; i += LANES)
+                store(to + i, add_product(weight, load(partial + i), load(to + i)));
         }
-        for (long i = 0; i < head; i += 8)
-            _mm256_storeu_ps(to + i, _mm256_div_ps(_mm256_loadu_ps(to + i), _mm256_set1_ps(sum)));
+        for (long i = 0; i < head; i += LANES)
+            store(to + i, WIDE(div_ps)(load(to + i), same(sum)));
     }
 }
 

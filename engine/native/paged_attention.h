@@ -2,14 +2,17 @@
  * [key-value heads][2 * head * tokens], for each head first the keys, transposed to [head][tokens], then the values as
  * [tokens][head]. `engine.tree.pages` checks that against vLLM's own writer.
  *
- * The context is cut into parts of PART tokens at most, counted from its start; parts are attended to by themselves and
- * joined in order (Dao et al., "Flash-Decoding for long-context inference", 2023), so that all cores have work and a row's
- * result does not depend on the rows beside it.
+ * What a row sees is cut into parts of PART tokens at most, by their positions in its text; parts are attended to by themselves
+ * and joined in order (Dao et al., "Flash-Decoding for long-context inference", 2023), so that all cores have work. A row's
+ * result is bitwise that of its text alone: it does not depend on the rows beside it, nor on whether its text lies in the
+ * cache in one piece or on a path through a tree.
  */
 #include <stddef.h>
 #include <stdint.h>
 
 #define PART 128
+/* Of a span beyond the tokens that all of its rows see. */
+#define MOST_SEEN 64
 
 /* Of one layer; sizes in elements. `tokens` and `head` are multiples of WIDTH, `tokens` at most PART. */
 struct pages {
@@ -17,14 +20,15 @@ struct pages {
 };
 
 /* One request's rows: of the step's rows `count` from `begin` on. All see its first `visible` tokens, its pages in order
- * are `blocks`. Bit n of `seen` of a row says whether the row sees token `visible + n` as well. */
+ * are `blocks`. Bit n of `seen` of a row says whether the row sees token `visible + n` as well; that token is row n + 1's own, and
+ * that row sees it too. */
 struct span {
     long begin, count, visible;
     const int32_t *blocks;
     const uint64_t *seen;
 };
 
-/* A piece of work: one span, one key-value head, one part of the context. Its results begin at `place` in `partial`: for
+/* A piece of work: one span, one key-value head, the part of positions `begin` to begin + PART. Its results begin at `place` in `partial`: for
  * every query [head] sums, then their greatest score and the sum of weights. */
 struct unit {
     long span, head, begin, place;

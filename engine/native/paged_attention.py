@@ -16,6 +16,9 @@ _PART = 128
 """Tokens of a part of the context, as in the header."""
 
 
+_BEHIND_EACH_OTHER = tuple((1 << place) - 1 for place in range(MOST_ROWS))
+
+
 @dataclass(frozen=True, slots=True)
 class Span:
     """One request's rows in a step.
@@ -24,7 +27,7 @@ class Span:
         row: of the block table.
         begin: place of its first row in the step.
         visible: how many of its tokens all of its rows see, the first row's own among them.
-        seen: per row, bit n: it sees token `visible + n` too.
+        seen: per row, bit n: it sees token `visible + n` too, which is that of row n + 1, and which that row sees itself.
     """
 
     row: int
@@ -32,11 +35,19 @@ class Span:
     visible: int
     seen: tuple[int, ...]
 
+    @property
+    def length(self) -> int:
+        """Tokens of the longest text that a row sees."""
+        return self.visible + max(bits.bit_count() for bits in self.seen)
 
-def causal(row: int, begin: int, end: int, length: int) -> Span:
+
+def causal(row: int, begin: int, end: int, length: int) -> list[Span]:
     """Rows `begin` to `end` of a step are the last of a request's `length` tokens, each behind the one before it."""
-    count = end - begin
-    return Span(row, begin, length - count + 1, tuple((1 << place) - 1 for place in range(count)))
+    spans = []
+    for first in range(begin, end, MOST_ROWS):
+        count = min(end - first, MOST_ROWS)
+        spans.append(Span(row, first, length - (end - first) + 1, _BEHIND_EACH_OTHER[:count]))
+    return spans
 
 
 class _Pages(ctypes.Structure):
@@ -107,7 +118,7 @@ class Caches:
             count, blocks = len(span.seen), address + span.row * width
             structures[index] = _Span(span.begin, count, span.visible, blocks, seen.buffer_info()[0] + 8 * offset)
             offset += count
-            parts = range(0, span.visible + count - 1, _PART)
+            parts = range(0, span.length, _PART)
             size = count * self._group * (self._head + 2)
             for head in range(self._heads):
                 for begin in parts:

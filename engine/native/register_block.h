@@ -11,8 +11,6 @@
 
 #include <stddef.h>
 
-#define WIDTH (2 * LANES)
-
 /* What is written once for each number of rows: WITH(1) WITH(2) ... WITH(ROWS). */
 #ifdef AVX512
 #define ROWS 12
@@ -26,8 +24,7 @@
 enum kind { FLOAT16, FLOAT32 };
 
 /* LANES columns of a matrix's row i, the first or second half of a block's; its rows are `stride` elements apart. */
-static inline __attribute__((always_inline)) SIMD lanes columns(enum kind kind, const void *matrix, long stride, long i,
-                                                                int half)
+OPERATION lanes columns(enum kind kind, const void *matrix, long stride, long i, int half)
 {
     long place = i * stride + half * LANES;
     return kind == FLOAT32 ? load((const float *)matrix + place) : widen((const uint16_t *)matrix + place);
@@ -36,7 +33,7 @@ static inline __attribute__((always_inline)) SIMD lanes columns(enum kind kind, 
 /* y[r][0..WIDTH) = sum over i of x[r][i] * matrix[i][0..WIDTH), added to what stands there if `begun`. `rows`, `kind` and
  * `begun` are constants wherever this is called. What stands at `ahead` is fetched meanwhile, unless it is NULL: `step`
  * bytes for every input. */
-static inline __attribute__((always_inline)) SIMD void multiply(
+OPERATION void multiply(
     int rows, enum kind kind, const float *x, long x_stride, long inputs, const void *matrix, long stride,
     const char *ahead, long step, float *y, long y_stride, int begun)
 {

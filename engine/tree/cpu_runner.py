@@ -1,7 +1,7 @@
 """The model runner with trees on a CPU.
 
-Where the compiled loops run the model, they attend to trees in vLLM's pages. Else, and in steps with long pieces of
-prompts, trees attend to dense copies of their contexts.
+Where the compiled loops run the model, they attend to trees in vLLM's pages. Else trees attend to dense copies of their
+contexts.
 """
 
 from functools import lru_cache
@@ -10,7 +10,7 @@ from typing import Any
 from engine.cpu_worker import SeedSafeCPUModelRunner
 from engine.llama_forward import LlamaForward
 from engine.llama_loops import LlamaLoops, causal_spans
-from engine.native.paged_attention import MOST_ROWS, Span
+from engine.native.paged_attention import Span
 from engine.tree.attention import StepTrees, TreeAttentionImpl, TreeMetadataBuilder, View, metadata_of
 from engine.tree.mirror import Mirrors
 from engine.tree.pages import LAYOUT, Pages, probe
@@ -72,11 +72,13 @@ class TreeCPUModelRunner(TreeRunner, SeedSafeCPUModelRunner):
             return built
         (metadata,) = {id(layer): layer for layer in built[0].values()}.values()
         loops = self._loops
-        self._in_pages = loops is not None and loops.caches is not None and metadata.max_query_len <= MOST_ROWS
+        self._in_pages = loops is not None and loops.caches is not None
         if self._in_pages:
-            metadata.spans = causal_spans(metadata)
-            for row, tree in self._step.trees.items():
-                metadata.spans[row] = Span(row, tree.begin, tree.context + 1, seen_by(tree.topology))
+            trees = {
+                row: Span(row, tree.begin, tree.context + 1, seen_by(tree.topology))
+                for row, tree in self._step.trees.items()
+            }
+            metadata.spans = causal_spans(metadata, trees)
         else:
             self._trees = metadata.trees = self._build_trees(self._step, built[1])
         return built

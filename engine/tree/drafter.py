@@ -92,7 +92,7 @@ class TreeDrafter:
 
             self._source = Oracle(heads.removeprefix(ORACLE), self.topology)
             return
-        from engine.float16_weights import wanted
+        from engine.kept_weights import wanted
         from engine.tree.heads_source import HeadsSource
 
         self._source = HeadsSource(heads, self.topology, target, self._folder, wanted(self._config))

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -15,6 +15,9 @@ from engine.tree.choice import heads_file
 from engine.tree.source import Candidate
 from engine.tree.topology import Topology
 
+if TYPE_CHECKING:
+    from engine.native.library import Kept
+
 
 class HeadsSource:
     """Implements `engine.tree.source.Source`.
@@ -24,14 +27,14 @@ class HeadsSource:
         topology: the tree.
         target: vLLM's model.
         folder: the target's checkpoint.
-        float16: whether weights are kept in float16 (`engine.options`, `cpu_weights`).
+        kept: how weights are kept (`engine.options`, `cpu_weights`); None: as they are computed with.
 
     Raises:
         HeadsMissing: no such heads.
         ValueError: they are of another model, or not as deep as the tree.
     """
 
-    def __init__(self, name: str, topology: Topology, target: Any, folder: Path, float16: bool) -> None:
+    def __init__(self, name: str, topology: Topology, target: Any, folder: Path, kept: "Kept | None") -> None:
         checkpoint = load(heads_file(name))
         if not fits(checkpoint.about, folder):
             raise ValueError(f"heads: {name} were trained on another model than {folder.name}")
@@ -45,8 +48,8 @@ class HeadsSource:
         if self._device.type == "cpu":
             from engine.tree.packed_product import PackedProduct
 
-            heads.product = PackedProduct(float16)
-            level = _compiled(heads, shared) if float16 else None
+            heads.product = PackedProduct(kept)
+            level = _compiled(heads, shared, kept) if kept else None
         self._drafting = Drafting(heads, shared, topology, level)
         self._nodes = topology.nodes
 
@@ -61,17 +64,21 @@ class HeadsSource:
         return [Draft(rows, tokens, []) for tokens in self._drafting.draft(hidden, bonus).tolist()]
 
 
-def _compiled(heads: Any, target: Target) -> Level | None:
+def _compiled(heads: Any, target: Target, kept: "Kept") -> Level | None:
     """A level in the compiled loops; None where they are not for these heads."""
-    from engine.float16_weights import fits_float16
+    from engine.kept_weights import can_keep
     from engine.native.draft_heads import DraftLevels, suits
 
-    if not isinstance(heads, SequentialHeads) or target.own or not suits(heads.tokens, heads.downs, target.vocabulary):
+    if (
+        not isinstance(heads, SequentialHeads)
+        or target.own
+        or not suits(heads.tokens, heads.downs, target.vocabulary, kept)
+    ):
         return None
     states, downs = list(heads.states), list(heads.downs)
-    if not all(map(fits_float16, (heads.tokens, *states, *downs, target.vocabulary))):
+    if not all(map(can_keep, (heads.tokens, *states, *downs, target.vocabulary))):
         return None
     levels = DraftLevels(
-        heads.tokens, states, downs, target.vocabulary, heads.carry, heads.scale, heads.shift, NORM_EPSILON
+        heads.tokens, states, downs, target.vocabulary, heads.carry, heads.scale, heads.shift, NORM_EPSILON, kept
     )
     return lambda depth, states, tokens, candidates: levels(depth, states, target.embedding[tokens], candidates)

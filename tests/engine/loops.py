@@ -1,21 +1,25 @@
-"""Tests of the compiled loops run once for each width of registers that this processor has."""
+"""The compiled loops that this processor may run, and what they make of numbers, in float64."""
 
-from collections.abc import Iterator
+import torch
 
-import pytest
+from engine.native import library, panels
+from engine.native.library import Kept
 
-from engine.native import library
-
-ALL = library.WIDEST_FIRST
+ALL: list[tuple[Kept, str]] = [(kept, name) for kept, names in library.WIDEST_FIRST.items() for name in names]
 
 
-@pytest.fixture(scope="module", params=ALL, ids=lambda name: name.rpartition("_")[2])
-def loops(request: pytest.FixtureRequest) -> Iterator[None]:
-    """The loops of one width, for all of a module."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(library, "WIDEST_FIRST", (request.param,))
-        library.library.cache_clear()
-        if library.library() is None:
-            pytest.skip("not compiled here, or for another processor")
-        yield
-    library.library.cache_clear()
+def as_kept(matrix: torch.Tensor, kept: Kept) -> torch.Tensor:
+    """[out, in] float64: what the loops have of a matrix."""
+    if kept == "float16":
+        return matrix.half().double()
+    q, step, least = panels.rounded(matrix.view(len(matrix), -1, panels.BLOCK))
+    return (q.double() * step.double()[..., None] + least.double()[..., None]).view(matrix.shape)
+
+
+def as_multiplied(x: torch.Tensor, kept: Kept) -> torch.Tensor:
+    """[rows, in] float64: what the loops make of rows before they multiply."""
+    if kept == "float16":
+        return x.double()
+    blocks = x.view(len(x), -1, panels.BLOCK)
+    step = blocks.abs().amax(-1, keepdim=True) / 127
+    return ((blocks / step).nan_to_num().round().double() * step.double()).view(x.shape)

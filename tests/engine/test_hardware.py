@@ -1,6 +1,13 @@
 import pytest
 
-from engine.hardware import available_memory_bytes, has_native_bfloat16, lacks_vnni, physical_cores, reads_float16
+from engine.hardware import (
+    available_memory_bytes,
+    has_native_bfloat16,
+    lacks_vnni,
+    physical_cores,
+    reads_float16,
+    runs_int8_loops,
+)
 
 
 @pytest.mark.parametrize(
@@ -59,6 +66,20 @@ def test_vnni_is_lacking_where_avx2_is_named_and_none_of_its_forms(line: str, la
 )
 def test_float16_weights_need_avx2_and_f16c(line: str, reads: bool) -> None:
     assert reads_float16(["processor\t: 0", line]) is reads
+
+
+@pytest.mark.parametrize(
+    ("line", "runs"),
+    [
+        ("flags\t\t: fpu fma f16c avx2 avx512f avx512dq avx512bw avx512vl avx512_vnni", True),
+        ("flags\t\t: fpu fma f16c avx2 avx512f avx512dq avx512bw avx512vl", False),
+        ("flags\t\t: fpu fma f16c avx2 avx_vnni", True),
+        ("flags\t\t: fpu fma f16c avx2", False),
+        ("Features\t: fp asimd i8mm", False),
+    ],
+)
+def test_the_int8_loops_need_vnni_in_one_of_its_forms(line: str, runs: bool) -> None:
+    assert runs_int8_loops(["processor\t: 0", line]) is runs
 
 
 def test_available_memory_is_a_plausible_size() -> None:

@@ -13,6 +13,7 @@ from engine.profiles import PROFILES
 GOLDEN = Path(__file__).parent / "golden"
 AVX2 = CpuFacts(cores=(0, 1), native_bfloat16=False, float16_weights=True)
 AMX = CpuFacts(cores=(0, 1), native_bfloat16=True)
+VNNI = CpuFacts(cores=(0, 1), native_bfloat16=True, float16_weights=True, int8_weights=True)
 
 
 def arguments(name: str, cpu: CpuFacts | None) -> dict[str, object]:
@@ -63,6 +64,34 @@ def test_a_cpu_computes_in_bfloat16_only_where_it_does_so_natively() -> None:
 def test_weights_stay_in_float32_where_the_cores_read_no_others(weights: str, cpu: CpuFacts, given: str) -> None:
     got = vllm_arguments(EngineOptions.model_validate({"cpu_weights": weights}), cpu)
     assert got["additional_config"] == {"weights": given}
+
+
+@pytest.mark.parametrize(
+    ("changes", "weights", "dtype"),
+    [
+        ({}, "int8", "float32"),
+        ({"dtype": "float32"}, "int8", "float32"),
+        ({"dtype": "bfloat16"}, "auto", "bfloat16"),
+        ({"model": "somebody/else", "speculation": "none"}, "auto", "bfloat16"),
+        ({"quantization": "int8"}, "auto", "bfloat16"),
+        ({"enforce_eager": False}, "auto", "bfloat16"),
+        ({"cpu_weights": "float16"}, "float16", "bfloat16"),
+        ({"cpu_weights": "int8", "model": "somebody/else", "speculation": "none"}, "int8", "float32"),
+    ],
+)
+def test_the_embedded_model_is_kept_in_8_bits_where_the_cores_multiply_them(
+    changes: dict[str, object], weights: str, dtype: str
+) -> None:
+    settings = {**PROFILES["cpu-demo"].settings["engine"], **changes}
+    if settings["speculation"] == "auto":
+        settings["speculation"] = "medusa_tree"
+    got = vllm_arguments(EngineOptions.model_validate(settings), VNNI)
+    assert (got["additional_config"]["weights"], got["dtype"]) == (weights, dtype)
+
+
+def test_8_bits_that_the_cores_do_not_multiply_are_refused() -> None:
+    with pytest.raises(ValueError, match="cpu_weights int8 needs a processor with VNNI, and a C compiler"):
+        vllm_arguments(EngineOptions.model_validate({"cpu_weights": "int8"}), AVX2)
 
 
 @pytest.mark.parametrize("name", sorted(PROFILES))

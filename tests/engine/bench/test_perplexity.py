@@ -1,11 +1,12 @@
 """The figures of the bench of perplexity, and which replies it takes."""
 
+import argparse
 import math
 from pathlib import Path
 
 import pytest
 
-from engine.bench.perplexity import chosen
+from engine.bench.perplexity import add_arguments, arms_of, chosen
 from engine.bench.perplexity_figures import Score, agreement, document, perplexity, ratio, table
 from engine.heads.replies import RepliesError, Reply, write
 
@@ -67,6 +68,20 @@ def test_replies_are_taken_evenly_and_without_loops(tmp_path: Path) -> None:
         chosen(file, 4)
     with pytest.raises(ValueError, match="--count"):
         chosen(file, 0)
+
+
+def test_arms_are_weights_of_all_kinds_and_then_quantizations() -> None:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    arms = arms_of(parser.parse_args(["--cpu-weights", "float32", "float16"]))
+    assert list(arms) == ["weights float32", "weights float16", "quantization int8"]
+    assert [(arm.cpu_weights, arm.quantization) for arm in arms.values()] == [
+        ("float32", None),
+        ("float16", None),
+        ("auto", "int8"),
+    ]
+    with pytest.raises(ValueError, match="cpu_weights"):
+        arms_of(parser.parse_args(["--cpu-weights", "int3"]))
 
 
 def test_the_replies_kept_with_the_heads_are_there() -> None:

@@ -1,19 +1,21 @@
 """The embedded model with trees against the same engine without: 24 prompts, greedy and seeded, alone and by eight.
 
-Its trees are drafted by an oracle along all kinds of paths. A product of more rows is summed in another order, in plain
-decoding as well as with trees. So a token may be another one where two were chosen within that rounding of each other;
-every difference found here is shown to be one of these, or the test fails.
+Its trees are drafted by an oracle along all kinds of paths. In the compiled loops (float16 and int8 weights) replies are the
+same token by token. vLLM's product of more rows is summed in another order, in plain decoding as well as with trees. So
+there a token may be another one where two were chosen within that rounding of each other; every difference found here is
+shown to be one of these, or the test fails.
 """
 
 import itertools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
 
+from engine.native.library import Kept, library
 from engine.options import EngineOptions
 from engine.vllm_engine import VllmEngine
 from tests.engine.tree.test_exact import GREEDY, SUBJECTS
@@ -83,14 +85,16 @@ def lead(plain: Answer, other: Answer, at: int, sampling: dict[str, Any], vocabu
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(("weights", "batches"), [("float32", (1, 8)), ("float16", (8,))])
+@pytest.mark.parametrize(("weights", "batches"), [("float32", (1, 8)), ("float16", (8,)), ("int8", (1, 8))])
 async def test_24_prompts_are_answered_as_without_trees(
     model_cache_dir: Path,
     tmp_path: Path,
-    weights: str,
+    weights: Kept | Literal["float32"],
     batches: tuple[int, ...],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    if weights != "float32" and library(weights) is None:
+        pytest.skip("not compiled here, or for another processor")
     settings = {"cpu_weights": weights, "cpu_threads": None}
     plain_options = cpu_demo(dtype="float32", max_model_len=512, max_num_batched_tokens=160, **settings)
     cells = list(itertools.product(batches, range(len(SAMPLINGS))))
@@ -117,8 +121,12 @@ async def test_24_prompts_are_answered_as_without_trees(
             f"\n{weights} weights, {len(cells) * 24} replies: {len(leads['trees'])} differ with trees, "
             f"{len(leads['plain'])} without between batches of {batches}; leads {leads}"
         )
-    assert all(abs(value) < NEAR_FLOAT32 for value in leads["trees"])
-    assert len(leads["trees"]) <= 3
+    if weights == "float32":
+        assert all(abs(value) < NEAR_FLOAT32 for value in leads["trees"])
+        assert len(leads["trees"]) <= 3
+    else:
+        # In the compiled loops a row is bitwise the same whatever else is in the step, and whatever tree it is in.
+        assert leads == {"plain": [], "trees": []}
 
 
 @pytest.mark.filterwarnings("ignore")

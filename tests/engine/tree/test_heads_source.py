@@ -50,7 +50,7 @@ def test_drafts_are_those_of_the_heads_in_node_order_whole_or_as_far_as_they_are
     path = tmp_path / "sequential.safetensors"
     write_heads(path)
     model = target()
-    source = HeadsSource(str(path), TREE, model, tmp_path, float16=False)
+    source = HeadsSource(str(path), TREE, model, tmp_path, kept=None)
     hidden = torch.randn(3, HIDDEN)
     whole = source.draft(candidates(5, 6, 7), hidden, None)
     kept = load(path)
@@ -71,7 +71,7 @@ def test_heads_with_matrices_of_their_own_draft_by_them(tmp_path: Path) -> None:
     written = write_heads(path, "medusa")
     save(path, replace(written, own=own))
     hidden = torch.randn(3, HIDDEN)
-    drafts = HeadsSource(str(path), TREE, model, tmp_path, float16=False).draft(candidates(5, 6, 7), hidden, None)
+    drafts = HeadsSource(str(path), TREE, model, tmp_path, kept=None).draft(candidates(5, 6, 7), hidden, None)
     weight, kept = model.lm_head.weight.detach(), load(path)
     expected, without = (
         Drafting(kept.heads, Target.of(weight, weight, kept.token_map, matrices), TREE)
@@ -87,7 +87,7 @@ def test_heads_that_do_not_reach_the_tree_s_depth_are_refused(tmp_path: Path) ->
     path = tmp_path / "heads.safetensors"
     write_heads(path)
     with pytest.raises(ValueError, match="4 deep, the heads only 3"):
-        HeadsSource(str(path), Topology.chain(4), target(), tmp_path, float16=False)
+        HeadsSource(str(path), Topology.chain(4), target(), tmp_path, kept=None)
 
 
 def test_heads_of_another_model_are_refused(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_heads_of_another_model_are_refused(tmp_path: Path) -> None:
     write_heads(path, target={"sha256": "0" * 64})
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(ValueError, match="trained on another model"):
-        HeadsSource(str(path), TREE, target(), tmp_path, float16=False)
+        HeadsSource(str(path), TREE, target(), tmp_path, kept=None)
 
 
 def test_sequential_heads_are_preferred_and_missing_ones_are_named(tmp_path: Path) -> None:

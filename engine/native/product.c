@@ -5,17 +5,18 @@
  * OpenMP is not linked: the engine's process has preloaded the one that torch computes with (`engine.openmp`), and two
  * would fight over the cores.
  */
-#include "float16_rows.h"
+#include "panels.h"
 
-/* [rows][inputs] times the matrix gives y, [rows][outputs]. */
-void product(const float *x, const uint16_t *panels, float *y, long rows, long inputs, long outputs)
+/* [rows][inputs], which are packed, times the matrix gives y, [rows][outputs]. */
+void product(float *x, const char *matrix, float *y, long rows, long inputs, long outputs)
 {
     struct taken taken[taken_in(1)];
     memset(taken, 0, sizeof taken);
 #pragma omp parallel
     {
         struct worker worker = this_worker(taken);
-        multiply_shared(&worker, x, panels, y, rows, inputs, outputs, 0);
+        pack_shared(x, rows, inputs);
+        multiply_shared(&worker, x, matrix, y, rows, inputs, outputs, 0);
     }
 }
 
@@ -31,6 +32,13 @@ int supported(void)
 #ifdef AVX512
     if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512vl") || !__builtin_cpu_supports("avx512bw") ||
         !__builtin_cpu_supports("avx512dq"))
+        return 0;
+#endif
+#if defined INT8 && (defined AVX512 || defined __AVX512VNNI__)
+    if (!__builtin_cpu_supports("avx512vnni"))
+        return 0;
+#elif defined INT8
+    if (!__builtin_cpu_supports("avxvnni"))
         return 0;
 #endif
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
