@@ -32,8 +32,8 @@ class EngineOptions(BaseModel):
     )
     dtype: Literal["auto", "bfloat16", "float16", "float32"] = Field(
         "auto",
-        description="`auto`: the model's own type; on a CPU bfloat16 where it computes in it natively, else float32; float32 "
-        "with `cpu_weights` in int8.",
+        description="`auto`: the model's own type; on a CPU bfloat16 where it computes in it natively, else float32; "
+        "float32 with `cpu_weights` in int8.",
     )
     quantization: str | None = Field(
         None,
@@ -79,8 +79,8 @@ class EngineOptions(BaseModel):
     cpu_kv_cache_gib: float = Field(1.0, gt=0, description="On a CPU: memory for the KV cache, GiB.")
     cpu_weights: Literal["auto", "float32", "float16", "int8"] = Field(
         "auto",
-        description="On a CPU, what weights are kept in; sums stay in float32. `int8`: blocks of 32, on processors with VNNI. "
-        "`auto`: the embedded model in `int8` there, also where cores compute in bfloat16; else, where they do not, "
+        description="On a CPU, what weights are kept in; sums stay in float32. `int8`: blocks of 32, on processors with "
+        "VNNI. `auto`: the embedded model in `int8` there, also where cores compute in bfloat16; else, where they do not, "
         "`float16` if the checkpoint is of 16 bits and the cores read it, or `float32`.",
     )
     cpu_threads: int | None = Field(

@@ -11,14 +11,14 @@
 
 #define CASE(rows) \
     case rows: \
-        multiply(rows, FLOAT32, x, x_stride, inputs, b, b_stride, NULL, 0, y, y_stride, begun); \
+        multiply(rows, FLOAT32, x, x_stride, inputs, b, b_stride, ahead, step, y, y_stride, begun); \
         break;
 
 /* As `multiply`, for any number of rows and a matrix in float32. */
-OPERATION void multiply_any(
-    long rows, const float *x, long x_stride, long inputs, const float *b, long b_stride, float *y, long y_stride, int begun)
+OPERATION void multiply_any(long rows, const float *x, long x_stride, long inputs, const float *b, long b_stride,
+                            const char *ahead, long step, float *y, long y_stride, int begun)
 {
-    for (long r = 0; r < rows; r += ROWS, x += ROWS * x_stride, y += ROWS * y_stride)
+    for (long r = 0; r < rows; r += ROWS, ahead = NULL, x += ROWS * x_stride, y += ROWS * y_stride)
         switch (rows - r < ROWS ? rows - r : ROWS) {
             EACH_NUMBER_OF_ROWS(CASE)
         }
@@ -90,8 +90,9 @@ static void hide(float *scores, const struct stretch *stretch, const struct span
             scores[t - stretch->first] = -INFINITY;
 }
 
-/* Scores of a unit's queries, and WIDTH more, for those are computed in whole registers. */
-#define SCORES (PART + MOST_SEEN + 2 * WIDTH)
+/* Scores of a unit's query, WIDTH more at either end, for they are computed in whole registers; in an odd number of lines of
+ * the cache, so that those of several queries are not held in the same few places of it. */
+#define SCORES (PART + MOST_SEEN + 2 * WIDTH + 16)
 
 /* Queries `first` to `first + count` of a unit, the heads of a row in a row, over its part of the context. */
 static SIMD void attend_queries(const struct pages *pages, const float *cache, const struct span *span,
@@ -103,7 +104,13 @@ static SIMD void attend_queries(const struct pages *pages, const float *cache, c
     memset(partial, 0, (size_t)(count * (head + 2)) * sizeof(float));
     for (long token = stretch->first; token < stretch->end; token += WIDTH) {
         const float *keys = cache + (span->blocks[token / tokens] * pages->heads + unit->head) * page_size + token % tokens;
-        multiply_any(count, queries, head, head, keys, tokens, scores[0] + token - stretch->first, SCORES, 0);
+        /* The next page is fetched meanwhile, some of it for every input. */
+        long next = token / tokens + 1, share = page_size / (tokens / WIDTH), step = share / head * (long)sizeof(float);
+        const float *ahead = NULL;
+        if (!first && next * tokens < stretch->end)
+            ahead = cache + (span->blocks[next] * pages->heads + unit->head) * page_size + token % tokens / WIDTH * share;
+        multiply_any(count, queries, head, head, keys, tokens, (const char *)ahead, step, scores[0] + token - stretch->first,
+                     SCORES, 0);
     }
     for (long q = 0; q < count; q++) {
         float *ends = partial + q * (head + 2) + head;
@@ -115,8 +122,8 @@ static SIMD void attend_queries(const struct pages *pages, const float *cache, c
         const float *values = cache + (span->blocks[token / tokens] * pages->heads + unit->head) * page_size +
                               (tokens + token % tokens) * head;
         for (long column = 0; column < head; column += WIDTH)
-            multiply_any(count, scores[0] + token - stretch->first, SCORES, left, values + column, head, partial + column,
-                         head + 2, 1);
+            multiply_any(count, scores[0] + token - stretch->first, SCORES, left, values + column, head, NULL, 0,
+                         partial + column, head + 2, 1);
     }
 }
 
@@ -167,23 +174,26 @@ static SIMD void join(const struct pages *pages, const struct attention *step, l
     }
 }
 
+/* Rows whose keys one thread writes: those of neighbouring tokens share lines of the cache. */
+#define ROWS_TOGETHER 32
+
 /* Keys and, behind them, values of `rows` rows into their slots, page · tokens + place; those below 0 are left out. */
 void write_rows(const struct pages *pages, float *cache, const int64_t *slots, const float *keys, long rows, long stride)
 {
     long head = pages->head, tokens = pages->tokens;
-#pragma omp for schedule(static)
-    for (long row = 0; row < rows; row++) {
-        if (slots[row] < 0)
-            continue;
-        float *page = cache + slots[row] / tokens * pages->heads * 2 * head * tokens;
-        long place = slots[row] % tokens;
-        for (long h = 0; h < pages->heads; h++, page += 2 * head * tokens) {
-            const float *key = keys + row * stride + h * head;
-            for (long i = 0; i < head; i++)
-                page[i * tokens + place] = key[i];
-            memcpy(page + (tokens + place) * head, key + pages->heads * head, (size_t)head * sizeof(float));
-        }
-    }
+#pragma omp for collapse(2) schedule(static)
+    for (long h = 0; h < pages->heads; h++)
+        for (long first = 0; first < rows; first += ROWS_TOGETHER)
+            for (long row = first; row < rows && row < first + ROWS_TOGETHER; row++) {
+                if (slots[row] < 0)
+                    continue;
+                float *page = cache + (slots[row] / tokens * pages->heads + h) * 2 * head * tokens;
+                const float *key = keys + row * stride + h * head;
+                long place = slots[row] % tokens;
+                for (long i = 0; i < head; i++)
+                    page[i * tokens + place] = key[i];
+                memcpy(page + (tokens + place) * head, key + pages->heads * head, (size_t)head * sizeof(float));
+            }
 }
 
 /* What the rows of `queries`, [rows][stride], attended to, [rows][width]. */

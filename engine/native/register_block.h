@@ -43,8 +43,8 @@ OPERATION void multiply(
         for (int half = 0; half < 2; half++)
             sums[r][half] = begun ? load(y + r * y_stride + half * LANES) : same(0.0f);
     for (long i = 0; i < inputs; i++) {
-        if (ahead)
-            _mm_prefetch(ahead + i * step, _MM_HINT_T1);
+        for (long line = 0; ahead && line < step; line += 64)
+            _mm_prefetch(ahead + i * step + line, _MM_HINT_T1);
         lanes first = columns(kind, matrix, stride, i, 0), second = columns(kind, matrix, stride, i, 1);
 #pragma GCC unroll 12
         for (int r = 0; r < rows; r++) {
