@@ -1,13 +1,14 @@
 """vLLM's rejection sampler replaced by the walk through trees.
 
 Where all is greedy and nothing bends the logits, the best token after every row is taken at once and the walk compares
-integers. Else vLLM's own sampler is asked level by level: one row of logits per request that still walks, with that
-request's penalties, limits and random generator as they would be at this token without drafts. A seeded request draws
-once per token it emits, so its reply is the same with and without drafts.
+integers. Else vLLM's own sampler is asked level by level, with each request's penalties, limits and random generator as
+they would be at this token without drafts: one row of logits per request that still walks, or per request of the batch
+where something bends them. A seeded request draws once per token it emits, so its reply is the same with and without
+drafts.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -46,7 +47,7 @@ class TreeSampler(RejectionSampler):  # type: ignore[misc]
         if step is None:
             return super().forward(metadata, draft_probs, logits, sampling_metadata)
         drafts = _per_request(metadata)
-        if _only_greedy(sampling_metadata):
+        if sampling_metadata.all_greedy and not _bent(sampling_metadata):
             return SamplerOutput(self._greedy(step, drafts, logits), logprobs_tensors=None)
         return self._by_level(step, drafts, logits, sampling_metadata)
 
@@ -64,16 +65,19 @@ class TreeSampler(RejectionSampler):  # type: ignore[misc]
 
     def _by_level(self, step: Step, drafts: list[list[int]], logits: torch.Tensor, sampling: Any) -> SamplerOutput:
         nodes = [0] * len(step.logit_rows)
-        live = set(range(len(nodes)))
+        every = range(len(nodes))
+        live, bent = set(every), _bent(sampling)
         self.paths = {row: [] for row in step.trees}
         levels: list[list[int]] = []
         logprobs: list[LogprobsTensors] = []
         while live:
-            rows = torch.tensor([first + node for first, node in zip(step.logit_rows, nodes, strict=True)])
-            with _at_level(sampling, levels, live) as at_level:
+            asked = every if bent else sorted(live)
+            rows = torch.tensor([step.logit_rows[row] + nodes[row] for row in asked])
+            own = sampling if len(asked) == len(every) else _of(sampling, asked)
+            with _at_level(sampling, levels, live) if bent else nullcontext(own) as at_level:
                 output = self.sampler(logits=logits[rows], sampling_metadata=at_level)
-            tokens = output.sampled_token_ids.squeeze(1).tolist()
-            levels.append([token if row in live else PLACEHOLDER_TOKEN_ID for row, token in enumerate(tokens)])
+            tokens = dict(zip(asked, output.sampled_token_ids.squeeze(1).tolist(), strict=True))
+            levels.append([tokens[row] if row in live else PLACEHOLDER_TOKEN_ID for row in every])
             if output.logprobs_tensors is not None:
                 logprobs.append(output.logprobs_tensors)
             for row in sorted(live):
@@ -97,17 +101,28 @@ def _per_request(metadata: Any) -> list[list[int]]:
     return drafts
 
 
-def _only_greedy(sampling: Any) -> bool:
-    """Whether the next token is always the most probable one, and nothing else is asked for."""
-    return bool(
-        sampling.all_greedy
-        and sampling.no_penalties
+def _bent(sampling: Any) -> bool:
+    """Whether anything but temperatures, `top_p`, `top_k` and generators plays a part, or logprobs are asked for."""
+    return not (
+        sampling.no_penalties
         and not sampling.bad_words_token_ids
         and sampling.allowed_token_ids_mask is None
         and sampling.max_num_logprobs is None
         and not sampling.logprob_token_ids
         and sampling.thinking_budget_state_holder is None
         and not any(_bends(processor) for processor in sampling.logitsprocs.non_argmax_invariant)
+    )
+
+
+def _of(sampling: Any, rows: Sequence[int]) -> Any:
+    """vLLM's sampling metadata of some requests where nothing is bent, as a batch of their own."""
+    places, outputs = torch.tensor(rows), sampling.output_token_ids
+    values = {name: getattr(sampling, name) for name in ("temperature", "top_p", "top_k")}
+    return replace(
+        sampling,
+        generators={at: sampling.generators[row] for at, row in enumerate(rows) if row in sampling.generators},
+        output_token_ids=[outputs[row] for row in rows] if outputs else [],
+        **{name: None if value is None else value[places.to(value.device)] for name, value in values.items()},
     )
 
 

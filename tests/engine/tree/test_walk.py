@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -93,39 +94,79 @@ def sampling(rows: int, temperature: float) -> Any:
     )
 
 
-def walked(drafts: list[int], sizes: list[int], temperature: float, rows: int) -> tuple[np.ndarray, int]:
-    """Three tokens of `rows` requests, and how many trees gave more than one token.
-
-    One step with trees of `sizes` in turn over the same drafts; what it leaves open is drawn from the model.
-    """
+def sampled(drafts: list[int], drafted: list[int], metadata: Any) -> np.ndarray:
+    """[requests, 3] tokens of one step with trees over the same drafts, of the sizes `drafted`; -1 behind a reply's last."""
     import torch
     from vllm.v1.sample.sampler import Sampler
 
     from engine.tree.sampler import TreeSampler
 
-    torch.manual_seed(3)
-    random, model = np.random.default_rng(4), table()
+    rows, model = len(drafted), table()
     sampler = TreeSampler(Sampler())
-    drafted = [sizes[row % len(sizes)] for row in range(rows)]
     starts = np.concatenate(([0], np.cumsum(np.array(drafted) + 1))).tolist()
     sampler.step = describe([str(row) for row in range(rows)], starts, [9] * rows, drafted, lambda name: TREE)
     paths = [tuple(drafts[node - 1] for node in lineage[1:]) for lineage in TREE.lineages]
     zeros = np.zeros(VOCABULARY)
     whole = np.stack([model.get(path, zeros) for path in paths])
     logits = torch.from_numpy(np.concatenate([whole[: size + 1] for size in drafted])).float()
-    metadata = SimpleNamespace(
+    asked = SimpleNamespace(
         draft_token_ids=torch.tensor([token for size in drafted for token in drafts[:size]]),
         num_draft_tokens=drafted,
     )
-    output = sampler(metadata, None, logits, sampling(rows, temperature)).sampled_token_ids.numpy()
+    output = sampler(asked, None, logits, metadata).sampled_token_ids.numpy()
     tokens = np.full((rows, DEPTH), -1)
     tokens[:, : output.shape[1]] = output[:, :DEPTH]
+    return tokens
+
+
+def walked(drafts: list[int], sizes: list[int], temperature: float, rows: int) -> tuple[np.ndarray, int]:
+    """Three tokens of `rows` requests, and how many trees gave more than one token.
+
+    One step with trees of `sizes` in turn over the same drafts; what it leaves open is drawn from the model.
+    """
+    import torch
+
+    torch.manual_seed(3)
+    random, model = np.random.default_rng(4), table()
+    tokens = sampled(drafts, [sizes[row % len(sizes)] for row in range(rows)], sampling(rows, temperature))
     several = int((tokens[:, 1] >= 0).sum())
     for row in tokens:
         for at in range(DEPTH):
             if row[at] < 0:
                 row[at] = random.choice(VOCABULARY, p=probabilities(model[tuple(row[:at])], temperature))
     return tokens, several
+
+
+@pytest.mark.parametrize("top_k", [None, 3])
+def test_each_request_keeps_its_own_temperature_limits_and_generator_down_its_path(top_k: int | None) -> None:
+    import torch
+    from vllm.v1.sample.sampler import Sampler
+
+    rows, model = 60, table()
+    temperatures = [0.0 if row % 5 == 4 else 0.4 + 0.1 * (row % 7) for row in range(rows)]
+
+    def metadata(chosen: list[int], generators: dict[int, torch.Generator]) -> Any:
+        return replace(
+            sampling(len(chosen), 1.0),
+            temperature=torch.tensor([temperatures[row] for row in chosen]),
+            top_k=None if top_k is None else torch.tensor([top_k + row % 2 for row in chosen], dtype=torch.int32),
+            generators=generators,
+        )
+
+    def generators() -> dict[int, torch.Generator]:
+        return {row: torch.Generator().manual_seed(row) for row in range(rows)}
+
+    first = int(model[()].argmax())
+    second = int(model[first,].argmax())
+    drafts = [first, second, 0, (first + 1) % VOCABULARY, (first + 2) % VOCABULARY, (second + 1) % VOCABULARY, 0, 1]
+    tokens = sampled(drafts, [[8, 5, 3, 0][row % 4] for row in range(rows)], metadata(list(range(rows)), generators()))
+    assert len({int((row >= 0).sum()) for row in tokens}) == DEPTH
+    alone = generators()
+    for row in range(rows):
+        for at in range(int((tokens[row] >= 0).sum())):
+            logits = torch.from_numpy(model[tuple(tokens[row][:at])])[None].float()
+            one = Sampler()(logits=logits, sampling_metadata=metadata([row], {0: alone[row]}))
+            assert one.sampled_token_ids.item() == tokens[row][at]
 
 
 def chi_square(tokens: np.ndarray, joint: np.ndarray) -> tuple[float, float]:
