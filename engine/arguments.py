@@ -127,12 +127,17 @@ def _tree_arguments(options: EngineOptions, cpu: CpuFacts | None) -> dict[str, A
     }
 
 
+def cpu_dtype(options: EngineOptions, cpu: CpuFacts) -> str:
+    """The type that a CPU computes in."""
+    if options.dtype != "auto":
+        return options.dtype
+    return "float32" if options.cpu_weights != "auto" or _in_8_bits(options, cpu) else cpu.dtype
+
+
 def _cpu_arguments(options: EngineOptions, cpu: CpuFacts) -> dict[str, Any]:
-    weights = _cpu_weights(options, cpu)
-    dtype = "float32" if weights == "int8" else cpu.dtype
     arguments: dict[str, Any] = {
-        "dtype": dtype if options.dtype == "auto" else options.dtype,
-        "additional_config": {"weights": weights},
+        "dtype": cpu_dtype(options, cpu),
+        "additional_config": {"weights": _cpu_weights(options, cpu)},
         "kv_cache_memory_bytes": int(options.cpu_kv_cache_gib * 2**30),
         "block_size": options.block_size or _CPU_BLOCK_TOKENS,
         "worker_cls": "engine.cpu_worker.VoicepaceCPUWorker",
@@ -145,11 +150,17 @@ def _cpu_arguments(options: EngineOptions, cpu: CpuFacts) -> dict[str, Any]:
 
 
 def _cpu_weights(options: EngineOptions, cpu: CpuFacts) -> str:
+    """As `engine.kept_weights.wanted` takes it."""
     if options.cpu_weights == "int8" and not cpu.int8_weights:
         raise ValueError("cpu_weights int8 needs a processor with VNNI, and a C compiler when voicepace is installed")
     if options.cpu_weights != "auto":
         return options.cpu_weights
-    embedded = options.embedded and options.quantization is None and options.enforce_eager
-    if embedded and cpu.int8_weights and options.dtype in ("auto", "float32"):
-        return "int8"
+    if _in_8_bits(options, cpu):
+        return "int8 or auto"
     return "auto" if cpu.float16_weights else "float32"
+
+
+def _in_8_bits(options: EngineOptions, cpu: CpuFacts) -> bool:
+    """Whether `auto` keeps weights in 8 bits."""
+    embedded = options.embedded and options.quantization is None and options.enforce_eager
+    return embedded and cpu.int8_weights and options.cpu_weights == "auto" and options.dtype in ("auto", "float32")

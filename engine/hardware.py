@@ -14,10 +14,11 @@ _BFLOAT16_FLAGS = frozenset({"amx_bf16", "avx512_bf16"})
 # Cores with these widen half-precision weights while they read them.
 _FLOAT16_FLAGS = frozenset({"avx2", "f16c"})
 # What the loops for weights in 8 bits are compiled for (engine/native/int8_block.h), in registers of either width.
-_INT8_LOOPS_FLAGS = (
-    frozenset({"avx2", "fma", "f16c", "avx512f", "avx512vl", "avx512bw", "avx512dq", "avx512_vnni"}),
-    frozenset({"avx2", "fma", "f16c", "avx_vnni"}),
-)
+_AVX2 = frozenset({"avx2", "fma", "f16c"})
+_INT8_LOOPS_FLAGS = {
+    "engine.native._loops_avx512_int8": _AVX2 | {"avx512f", "avx512vl", "avx512bw", "avx512dq", "avx512_vnni"},
+    "engine.native._loops_avxvnni_int8": _AVX2 | {"avx_vnni"},
+}
 # Cores with one of these multiply and add four 8-bit integers in one instruction.
 _INT8_FLAGS = frozenset({"amx_int8", "avx512_vnni", "avx_vnni"})
 
@@ -57,7 +58,7 @@ def read_cpu() -> CpuFacts | None:
         ),
         native_bfloat16=has_native_bfloat16(cpuinfo),
         float16_weights=reads_float16(cpuinfo),
-        int8_weights=runs_int8_loops(cpuinfo) and compiled("int8"),
+        int8_weights=any(map(compiled, int8_loops(cpuinfo))),
     )
 
 
@@ -89,10 +90,10 @@ def reads_float16(cpuinfo: Iterable[str]) -> bool:
     return _flags(cpuinfo) >= _FLOAT16_FLAGS
 
 
-def runs_int8_loops(cpuinfo: Iterable[str]) -> bool:
-    """Whether the lines of /proc/cpuinfo are of cores that the loops for weights in 8 bits are made for."""
+def int8_loops(cpuinfo: Iterable[str]) -> list[str]:
+    """The modules with loops for weights in 8 bits, compiled or not, that suit the cores of the lines of /proc/cpuinfo."""
     flags = _flags(cpuinfo)
-    return any(flags >= needed for needed in _INT8_LOOPS_FLAGS)
+    return [name for name, needed in _INT8_LOOPS_FLAGS.items() if flags >= needed]
 
 
 def lacks_vnni(cpuinfo: Iterable[str]) -> bool:

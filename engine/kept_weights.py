@@ -97,7 +97,7 @@ def keep(layer: torch.nn.Module, remove_weight: bool, kept: Kept) -> bool:
 def wanted(vllm_config: Any) -> Kept | None:
     """How an engine's settings want its weights to be kept (`engine.options`, `cpu_weights`); None: in float32.
 
-    Compiled code cannot hold what is packed, so `auto` is float32 there.
+    Compiled code cannot hold what is packed, so `auto` is float32 there. `int8 or auto` is int8 if this process can.
 
     Raises:
         ValueError: weights in fewer bits in code that is to be compiled, or that this machine has no products with.
@@ -105,7 +105,9 @@ def wanted(vllm_config: Any) -> Kept | None:
     model, weights = vllm_config.model_config, vllm_config.additional_config.get("weights", "float32")
     if model.dtype != torch.float32 or weights == "float32":
         return None
-    if weights == "auto":
+    if weights == "int8 or auto" and model.enforce_eager and _multiplies("int8"):
+        return "int8"
+    if weights in ("auto", "int8 or auto"):
         stored = getattr(model.hf_config, "dtype", None)
         of_16_bits = model.enforce_eager and stored in (torch.float16, torch.bfloat16)
         return "float16" if of_16_bits and _multiplies("float16") else None

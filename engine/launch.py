@@ -15,7 +15,7 @@ from typing import Any
 
 from engine import embedded_model, openmp
 from engine.api import EngineStartError
-from engine.arguments import vllm_arguments
+from engine.arguments import cpu_dtype, vllm_arguments
 from engine.core_process import Fault, GuardedContext, Standby, StandbyContext, environment_set, one_line
 from engine.hardware import CpuFacts, available_memory_bytes, read_cpu
 from engine.heads.names import is_ours
@@ -195,9 +195,8 @@ def check_before_start(options: EngineOptions, cpu: CpuFacts | None, model: str 
 
 def _check_memory(options: EngineOptions, cpu: CpuFacts, folder: Path) -> None:
     stored = sum(path.stat().st_size for path in folder.glob("*.safetensors")) if folder.is_dir() else 0
-    dtype = cpu.dtype if options.dtype == "auto" else options.dtype
     # Checkpoints are stored in 16 bits; while they are read, the file and the copy are both there.
-    needed = stored * (2 if dtype == "float32" else 1) + int(options.cpu_kv_cache_gib * 2**30)
+    needed = stored * (2 if cpu_dtype(options, cpu) == "float32" else 1) + int(options.cpu_kv_cache_gib * 2**30)
     available = available_memory_bytes()
     if needed > available:
         raise EngineStartError(

@@ -68,8 +68,13 @@ class LlamaLoops:
             readable = all(isinstance(cache, torch.Tensor) and cache.ndim == 4 for cache in tensors)
             impl = self._attentions[0].impl
             self._caches = None
-            if readable and Caches.suit(tensors) and all(map(_is_plain, self._attentions)) and probe(first):
-                self._caches = Caches(tensors, impl.num_heads, impl.scale)
+            if (
+                readable
+                and Caches.suit(tensors, self._layers.kept)
+                and all(map(_is_plain, self._attentions))
+                and probe(first)
+            ):
+                self._caches = Caches(tensors, impl.num_heads, impl.scale, self._layers.kept)
         return self._caches
 
     def run(

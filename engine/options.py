@@ -33,7 +33,7 @@ class EngineOptions(BaseModel):
     dtype: Literal["auto", "bfloat16", "float16", "float32"] = Field(
         "auto",
         description="`auto`: the model's own type; on a CPU bfloat16 where it computes in it natively, else float32; "
-        "float32 with `cpu_weights` in int8.",
+        "float32 where `cpu_weights` says how weights are kept, or keeps them in int8.",
     )
     quantization: str | None = Field(
         None,
@@ -126,6 +126,8 @@ class EngineOptions(BaseModel):
     def _fits_together(self) -> Self:
         if self.prompt_lookup_min > self.prompt_lookup_max:
             raise ValueError("prompt_lookup_min must not exceed prompt_lookup_max")
+        if self.cpu_weights != "auto" and self.dtype not in ("auto", "float32"):
+            raise ValueError(f"cpu_weights {self.cpu_weights} are multiplied in float32; dtype is {self.dtype}")
         if fault := self._speculation_fault():
             raise ValueError(f"speculation {self.speculation}: {fault}")
         return self

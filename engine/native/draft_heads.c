@@ -45,12 +45,17 @@ static SIMD void best(const float *logits, long size, long count, int64_t *ids, 
             ids[place] = at;
         }
     }
-    lanes most = same(shares[0]), sums = same(0.0f);
-    for (long i = 0; i < size; i += LANES)
-        sums = WIDE(add_ps)(sums, exponential(WIDE(sub_ps)(load(logits + i), most)));
-    float parts[LANES];
-    store(parts, sums);
-    float sum = total(parts, LANES);
+    lanes most = same(shares[0]);
+    __m256 sums = _mm256_setzero_ps();
+    for (long i = 0; i < size; i += LANES) {
+        float powers[LANES];
+        store(powers, exponential(WIDE(sub_ps)(load(logits + i), most)));
+        for (int j = 0; j < LANES; j += 8)
+            sums = _mm256_add_ps(sums, _mm256_loadu_ps(powers + j));
+    }
+    float parts[8];
+    _mm256_storeu_ps(parts, sums);
+    float sum = total(parts, 8);
     for (long i = 0; i < count; i++)
         shares[i] = WIDE(cvtss_f32)(exponential(WIDE(sub_ps)(same(shares[i]), most))) / sum;
 }

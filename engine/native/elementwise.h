@@ -3,7 +3,7 @@
 #define ELEMENTWISE
 
 #include "exponential.h"
-#include "register_block.h"
+#include "lanes.h"
 
 /* y = silu(gate) * up, WIDTH values. */
 static inline SIMD void gated(const float *gate, const float *up, float *y)

@@ -9,6 +9,7 @@
 #define EACH_OF_MOST(WITH) EACH_NUMBER_OF_ROWS(WITH)
 
 #define PACKS 0
+#define BLOCK_INPUTS 1
 
 static inline long panel_bytes(long inputs)
 {

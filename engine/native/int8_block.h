@@ -50,10 +50,13 @@ static inline SIMD void pack(float *x, long size)
         for (int i = 0; i < BLOCK_INPUTS; i += LANES)
             tops = WIDE(max_ps)(tops, magnitude(load(x + i)));
         float largest = greatest_of(tops);
-        lanes per_step = same(largest > 0.0f ? 127.0f / largest : 0.0f);
+        /* Below that, 127 steps to the largest value are too many to be counted, and the values nothing beside any others. */
+        lanes per_step = same(largest > 1e-30f ? 127.0f / largest : 0.0f);
         int32_t q[BLOCK_INPUTS], sum = 0;
-        for (int i = 0; i < BLOCK_INPUTS; i += LANES)
-            store_whole(q + i, WIDE(cvtps_epi32)(WIDE(mul_ps)(load(x + i), per_step)));
+        for (int i = 0; i < BLOCK_INPUTS; i += LANES) {
+            lanes steps = WIDE(mul_ps)(load(x + i), per_step);
+            store_whole(q + i, WIDE(cvtps_epi32)(WIDE(min_ps)(WIDE(max_ps)(steps, same(-127.0f)), same(127.0f))));
+        }
         struct packed *to = (struct packed *)x;
         for (int i = 0; i < BLOCK_INPUTS; i++) {
             to->q[i] = (int8_t)q[i];

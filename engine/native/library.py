@@ -1,6 +1,6 @@
 """The compiled loops of this folder, where they were compiled.
 
-Loaded in the engine's process only, where OpenMP has been preloaded.
+They are loaded in the engine's process only, where OpenMP has been preloaded.
 """
 
 import ctypes
@@ -31,12 +31,12 @@ def width(kept: Kept = "float16") -> int:
     """Of what `library` gives: all sizes are multiples of it."""
     loops = library(kept)
     assert loops is not None
-    return int(loops.panel_width())
+    return int(loops.size_unit())
 
 
-def compiled(kept: Kept) -> bool:
-    """Whether there are loops for matrices that are kept so, on whatever processor; loads none."""
-    return any(find_spec(name) is not None for name in WIDEST_FIRST[kept])
+def compiled(name: str) -> bool:
+    """Whether one of the modules was compiled, for whatever processor; does not load it."""
+    return find_spec(name) is not None
 
 
 def loaded(name: str) -> ctypes.CDLL | None:
@@ -59,5 +59,6 @@ def opened(path: str) -> ctypes.CDLL | None:
     for procedure in (loops.product, loops.layer, loops.draft_level, loops.move_tokens):
         procedure.restype = None
     loops.model.restype = ctypes.c_double
-    loops.panel_width.restype = ctypes.c_long
+    for size in (loops.panel_width, loops.size_unit):
+        size.restype = ctypes.c_long
     return loops if loops.supported() else None

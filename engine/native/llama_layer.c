@@ -2,7 +2,7 @@
  * attention over the paged cache.
  *
  * A decode step of a small model is thirty layers of operators of some microseconds each; handing each one out to the
- * threads takes as long again, and much longer where another process has a core. Here threads meet ten times a layer,
+ * threads takes as long again, and much longer where another process has a core. Here threads meet ten or eleven times a layer,
  * and take their work in small pieces. Every row is computed as if it were alone.
  */
 #include "elementwise.h"
@@ -45,7 +45,8 @@ static SIMD void rotate(float *x, const float *angles, long heads, long head)
         }
 }
 
-/* A piece as of `multiply_piece`, for a panel of gates and its panel of ups: y = silu(gate) * up, packed. */
+/* A piece as of `multiply_piece`, for a panel of gates and its panel of ups: y = silu(gate) * up, packed where a
+ * panel can be. */
 static SIMD void gate_piece(const float *x, const char *matrix, float *y, long rows, long inputs, long inner, long piece)
 {
     long count = panel_count(inner), first = piece / count * BLOCK, panel = piece % count, size = panel_bytes(inputs);
@@ -60,7 +61,8 @@ static SIMD void gate_piece(const float *x, const char *matrix, float *y, long r
         for (long r = 0; r < count; r++) {
             float *to = y + (row + r) * inner + panel * WIDTH;
             gated(gates + r * WIDTH, ups + r * WIDTH, to);
-            pack(to, WIDTH);
+            if (PACKS_PANELS)
+                pack(to, WIDTH);
         }
         row += count;
     }
@@ -98,6 +100,8 @@ static void part(const struct shape *shape, const struct second_half *second, co
         for (struct round round = share_out(worker, piece_count(count, inner)); take(&round);)
             gate_piece(scratch, second->gate_up, gated_up, count, hidden, inner, round.piece);
 #pragma omp barrier
+        if (PACKS && !PACKS_PANELS)
+            pack_shared(gated_up, count, inner);
         multiply_shared(worker, gated_up, second->down, residual, count, inner, hidden, 1);
     }
 #pragma omp for schedule(static)

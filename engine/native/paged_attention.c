@@ -55,10 +55,10 @@ static SIMD void weigh(float *scores, long count, float scale, float *greatest, 
     *sum = (float)weights / PER_WEIGHT;
 }
 
-/* What a span has in one part: tokens `first` to `end` in the order of the cache, `first` a multiple of WIDTH; of those that all
- * rows see the ones from `begin` on; of the others those of `bits`. */
+/* What a span has in one part: tokens `first` to `end` in the order of the cache, `first` a multiple of WIDTH; of those that not
+ * all rows see the ones of `bits`. */
 struct stretch {
-    long first, end, begin;
+    long first, end;
     uint64_t bits;
 };
 
@@ -66,7 +66,7 @@ struct stretch {
  * which its own row sees. */
 static struct stretch stretch_of(const struct span *span, long begin)
 {
-    struct stretch found = {begin, span->visible < begin + PART ? span->visible : begin + PART, begin, 0};
+    struct stretch found = {begin, span->visible < begin + PART ? span->visible : begin + PART, 0};
     for (long n = 0; n < span->count - 1; n++) {
         long position = span->visible - 1 + __builtin_popcountll(span->seen[n + 1]);
         if (position < begin || position >= begin + PART)
@@ -83,14 +83,12 @@ static struct stretch stretch_of(const struct span *span, long begin)
 static void hide(float *scores, const struct stretch *stretch, const struct span *span, long row)
 {
     uint64_t seen = span->seen[row] & stretch->bits;
-    for (long t = stretch->first; t < stretch->begin && t < span->visible; t++)
-        scores[t - stretch->first] = -INFINITY;
     for (long t = span->visible > stretch->first ? span->visible : stretch->first; t < stretch->end; t++)
         if (!(seen >> (t - span->visible) & 1))
             scores[t - stretch->first] = -INFINITY;
 }
 
-/* Scores of a unit's query, WIDTH more at either end, for they are computed in whole registers; in an odd number of lines of
+/* Scores of a unit's query, in whole registers, which begin up to WIDTH before the first and end as far behind; in an odd number of lines of
  * the cache, so that those of several queries are not held in the same few places of it. */
 #define SCORES (PART + MOST_SEEN + 2 * WIDTH + 16)
 
@@ -200,12 +198,14 @@ void write_rows(const struct pages *pages, float *cache, const int64_t *slots, c
 void attend(const struct pages *pages, const float *cache, const struct attention *step, const float *queries, long stride,
             float *attended, long width)
 {
+    for (const long *round = step->rounds; round < step->rounds + step->round_count; round++) {
 #pragma omp for schedule(dynamic, 1)
-    for (long unit = 0; unit < step->firsts[step->pairs]; unit++)
-        attend_unit(pages, cache, step, step->units + unit, queries, stride, width);
+        for (long unit = step->firsts[round[0]]; unit < step->firsts[round[1]]; unit++)
+            attend_unit(pages, cache, step, step->units + unit, queries, stride, width);
 #pragma omp for schedule(static)
-    for (long pair = 0; pair < step->pairs; pair++)
-        join(pages, step, pair, attended, width);
+        for (long pair = round[0]; pair < round[1]; pair++)
+            join(pages, step, pair, attended, width);
+    }
 }
 
 /* The keys and values of `count` tokens from slots to slots, in all `layers` caches, one after the other. */

@@ -34,12 +34,13 @@ struct unit {
     long span, head, begin, place;
 };
 
-/* A step. units[firsts[i]] to units[firsts[i + 1] - 1] are the parts of the i-th pair of span and head, in order. */
+/* A step. units[firsts[i]] to units[firsts[i + 1] - 1] are the parts of the i-th pair of span and head, in order. Pairs
+ * rounds[j] to rounds[j + 1] - 1 are attended to together; the next ones take their place in `partial`. */
 struct attention {
     const struct span *spans;
     const struct unit *units;
-    const long *firsts;
-    long pairs;
+    const long *firsts, *rounds;
+    long round_count;
     float *partial;
     float scale;
 };

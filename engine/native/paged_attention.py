@@ -7,13 +7,16 @@ from dataclasses import dataclass
 
 import torch
 
-from engine.native.library import library, width
+from engine.native.library import Kept, library, width
 
 MOST_ROWS = 65
 """Of a span: what a row sees beyond the common context is said in 64 bits."""
 
 _PART = 128
 """Tokens of a part of the context, as in the header."""
+
+_ROUND = 2**22
+"""Numbers that parts leave behind before they are joined, at most, if one span and head does not leave more."""
 
 
 _BEHIND_EACH_OTHER = tuple((1 << place) - 1 for place in range(MOST_ROWS))
@@ -60,8 +63,8 @@ class _Span(ctypes.Structure):
 
 
 class _Attention(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_void_p) for name in ("spans", "units", "firsts")]
-    _fields_ += [("pairs", ctypes.c_long), ("partial", ctypes.c_void_p), ("scale", ctypes.c_float)]
+    _fields_ = [(name, ctypes.c_void_p) for name in ("spans", "units", "firsts", "rounds")]
+    _fields_ += [("round_count", ctypes.c_long), ("partial", ctypes.c_void_p), ("scale", ctypes.c_float)]
 
 
 class Caches:
@@ -72,10 +75,11 @@ class Caches:
             that `engine.tree.pages` describes.
         queries: heads of queries.
         scale: of the scores.
+        kept: how the model's matrices are kept, whose loops read the cache.
     """
 
-    def __init__(self, caches: Sequence[torch.Tensor], queries: int, scale: float) -> None:
-        loops = library()
+    def __init__(self, caches: Sequence[torch.Tensor], queries: int, scale: float, kept: Kept) -> None:
+        loops = library(kept)
         assert loops is not None
         self._move = loops.move_tokens
         self._kept = list(caches)
@@ -85,15 +89,16 @@ class Caches:
         self.layers = (ctypes.c_void_p * len(caches))(*[cache.data_ptr() for cache in caches])
 
     @staticmethod
-    def suit(caches: Sequence[torch.Tensor]) -> bool:
+    def suit(caches: Sequence[torch.Tensor], kept: Kept) -> bool:
         """Whether caches are of a kind that the loops read."""
+        unit = width(kept)
         return all(
             cache.dtype == torch.float32
             and cache.is_contiguous()
             and cache.shape == caches[0].shape
             and _PART % cache.shape[2] == 0
-            and cache.shape[2] % width() == 0
-            and cache.shape[3] % (2 * width()) == 0
+            and cache.shape[2] % unit == 0
+            and cache.shape[3] % (2 * unit) == 0
             and cache.shape[3] <= 512
             for cache in caches
         )
@@ -112,7 +117,7 @@ class Caches:
             raise ValueError(f"block table: int32 is read, not {table.dtype}")
         structures = (_Span * len(spans))()
         seen = array("Q", [bits for span in spans for bits in span.seen])
-        units, firsts, place = array("l"), array("l", [0]), 0
+        units, firsts, rounds, place, most = array("l"), array("l", [0]), array("l", [0]), 0, 0
         address, width, offset = table.data_ptr(), table.stride(0) * table.element_size(), 0
         for index, span in enumerate(spans):
             count, blocks = len(span.seen), address + span.row * width
@@ -121,11 +126,16 @@ class Caches:
             parts = range(0, span.length, _PART)
             size = count * self._group * (self._head + 2)
             for head in range(self._heads):
+                if place and place + size * len(parts) > _ROUND:
+                    rounds.append(len(firsts) - 1)
+                    place = 0
                 for begin in parts:
                     units.extend((index, head, begin, place))
                     place += size
                 firsts.append(len(units) // 4)
-        return Step(structures, seen, units, firsts, place, self._scale)
+                most = max(most, place)
+        rounds.append(len(firsts) - 1)
+        return Step(structures, seen, units, firsts, rounds, most, self._scale)
 
     def move(self, sources: Sequence[int], targets: Sequence[int]) -> None:
         """Move tokens from slots to slots, in all layers and in this order; a slot is block · block tokens + place."""
@@ -143,17 +153,19 @@ class Step:
         seen: "array[int]",
         units: "array[int]",
         firsts: "array[int]",
+        rounds: "array[int]",
         partial: int,
         scale: float,
     ) -> None:
         partials = torch.empty(partial)
-        self._kept = (spans, seen, units, firsts, partials)
+        self._kept = (spans, seen, units, firsts, rounds, partials)
         self.pointer = ctypes.pointer(
             _Attention(
                 ctypes.addressof(spans),
                 units.buffer_info()[0],
                 firsts.buffer_info()[0],
-                len(firsts) - 1,
+                rounds.buffer_info()[0],
+                len(rounds) - 1,
                 partials.data_ptr(),
                 scale,
             )

@@ -78,6 +78,9 @@ static inline void multiply_piece(const float *x, const char *matrix, float *y, 
     }
 }
 
+/* Whether a panel's outputs are whole blocks of another product's inputs, so that they can be packed by themselves. */
+#define PACKS_PANELS (PACKS && WIDTH % BLOCK_INPUTS == 0)
+
 /* Packs rows of `size` values. Run by all threads together, and over for all when it returns. */
 static void pack_shared(float *x, long rows, long size)
 {

@@ -8,6 +8,8 @@ BLOCK = 32
 """Inputs that share a step and a least value in 8 bits, as in int8_block.h."""
 
 _LEVELS = 255
+_LEAST_NORMAL = 2.0**-14
+"""Of float16."""
 
 
 class Panels:
@@ -52,7 +54,7 @@ class Panels:
 
 
 def rounded(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Weights in 8 bits: `least + step * q` differs from the weight by about half a step at most.
+    """Weights in 8 bits: `least + step * q` differs from the weight by half a step at most, and what float16 loses of both.
 
     Args:
         values: [..., BLOCK], of which each block is rounded by itself.
@@ -67,7 +69,10 @@ def rounded(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Ten
         raise ValueError(f"8 bits are for blocks of {BLOCK} inputs, not {values.shape[-1]}")
     values = values.float()
     least = values.amin(-1).half()
-    step = ((values.amax(-1) - least.float()) / _LEVELS).half()
+    exact = (values.amax(-1) - least.float()) / _LEVELS
+    step = exact.half()
+    # Among float16's smallest numbers the nearest may be so much too small that 255 steps end far from the greatest weight.
+    step = torch.where((step.float() < exact) & (step < _LEAST_NORMAL), torch.nextafter(step, step + 1), step)
     q = (values - least.float()[..., None]) / step.float()[..., None]
     # Where all weights of a block are the same, its step is 0.
     return q.nan_to_num(0.0, 0.0, 0.0).round().clamp(0, _LEVELS).to(torch.uint8), step, least

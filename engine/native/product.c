@@ -1,6 +1,6 @@
-/* Products of a few float32 rows with a fixed matrix kept in float16, summed in float32, for x86 cores with AVX2 or AVX-512.
+/* Products of a few float32 rows with a fixed matrix kept in fewer bits, summed in float32, for x86 cores with AVX2 or AVX-512.
  *
- * The matrix is laid out in panels by `engine.native.float16_product`.
+ * The matrix is laid out in panels by `engine.native.panels`.
  *
  * OpenMP is not linked: the engine's process has preloaded the one that torch computes with (`engine.openmp`), and two
  * would fight over the cores.
@@ -20,10 +20,16 @@ void product(float *x, const char *matrix, float *y, long rows, long inputs, lon
     }
 }
 
-/* Columns of a panel, of which all sizes are multiples. */
+/* Columns of a panel. */
 long panel_width(void)
 {
     return WIDTH;
+}
+
+/* Of this all sizes of a model are multiples. */
+long size_unit(void)
+{
+    return WIDTH % BLOCK_INPUTS ? BLOCK_INPUTS : WIDTH;
 }
 
 /* Whether this processor can do what this folder was compiled for. */
@@ -35,7 +41,7 @@ int supported(void)
         return 0;
 #endif
 #if defined INT8 && (defined AVX512 || defined __AVX512VNNI__)
-    if (!__builtin_cpu_supports("avx512vnni"))
+    if (!__builtin_cpu_supports("avx512vnni") || !__builtin_cpu_supports("avx512vl"))
         return 0;
 #elif defined INT8
     if (!__builtin_cpu_supports("avxvnni"))

@@ -1,4 +1,4 @@
-/* A few float32 rows against WIDTH neighbouring columns of a matrix: the innermost loop of all products of this folder.
+/* A few float32 rows against WIDTH neighbouring columns of a matrix: the innermost loop of all products in float32 and float16.
  *
  * Every sum is added up in the order of the inputs, whatever the number of rows: a row's result does not depend on the rows
  * beside it, nor on the number of threads, nor on the width of registers. ROWS rows by two registers of columns keep both

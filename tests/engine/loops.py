@@ -5,6 +5,7 @@ import torch
 from engine.native import library, panels
 from engine.native.library import Kept
 
+NARROW_INT8 = "engine.native._loops_avxvnni_int8"
 ALL: list[tuple[Kept, str]] = [(kept, name) for kept, names in library.WIDEST_FIRST.items() for name in names]
 
 

@@ -51,7 +51,7 @@ def test_states_candidates_and_probabilities_are_those_of_the_heads(
     expected = exact.step(depth, states.double(), exact.embed(embedded.double()))
     everything = exact.product(exact.output(depth, after.double()), vocabulary).softmax(-1)
     # What float64 rounds to one step in 254 the loops may round to the next.
-    near, as_likely = (1e-4, 1e-3) if kept == "float16" else (2e-2, 0.1)
+    near, as_likely = (1e-4, 1e-3) if kept == "float16" else (5e-2, 0.3)
     assert torch.allclose(after.double(), expected, rtol=near, atol=near)
     assert torch.allclose(shares.double(), everything.gather(1, ids), rtol=as_likely, atol=1e-6)
     assert torch.allclose(shares.double(), everything.topk(candidates).values, rtol=as_likely, atol=1e-6)

@@ -3,11 +3,12 @@ import pytest
 from engine.hardware import (
     available_memory_bytes,
     has_native_bfloat16,
+    int8_loops,
     lacks_vnni,
     physical_cores,
     reads_float16,
-    runs_int8_loops,
 )
+from engine.native.library import WIDEST_FIRST
 
 
 @pytest.mark.parametrize(
@@ -69,17 +70,19 @@ def test_float16_weights_need_avx2_and_f16c(line: str, reads: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "runs"),
+    ("line", "loops"),
     [
-        ("flags\t\t: fpu fma f16c avx2 avx512f avx512dq avx512bw avx512vl avx512_vnni", True),
-        ("flags\t\t: fpu fma f16c avx2 avx512f avx512dq avx512bw avx512vl", False),
-        ("flags\t\t: fpu fma f16c avx2 avx_vnni", True),
-        ("flags\t\t: fpu fma f16c avx2", False),
-        ("Features\t: fp asimd i8mm", False),
+        ("flags\t\t: fpu fma f16c avx2 avx512f avx512dq avx512bw avx512vl avx512_vnni", ["avx512_int8"]),
+        ("flags\t\t: fpu fma f16c avx2 avx512f avx512dq avx512bw avx512vl", []),
+        ("flags\t\t: fpu fma f16c avx2 avx_vnni", ["avxvnni_int8"]),
+        ("flags\t\t: fpu fma f16c avx2", []),
+        ("Features\t: fp asimd i8mm", []),
     ],
 )
-def test_the_int8_loops_need_vnni_in_one_of_its_forms(line: str, runs: bool) -> None:
-    assert runs_int8_loops(["processor\t: 0", line]) is runs
+def test_the_int8_loops_need_vnni_in_the_form_that_they_are_made_for(line: str, loops: list[str]) -> None:
+    found = int8_loops(["processor\t: 0", line])
+    assert [name.removeprefix("engine.native._loops_") for name in found] == loops
+    assert set(found) <= set(WIDEST_FIRST["int8"])
 
 
 def test_available_memory_is_a_plausible_size() -> None:

@@ -12,7 +12,8 @@ from engine.kept_weights import KeptProduct, keep, loaded, wanted
 from engine.native.library import library
 
 pytestmark = pytest.mark.skipif(
-    "fbgemm" not in torch.backends.quantized.supported_engines, reason="this torch has no FBGEMM"
+    "fbgemm" not in torch.backends.quantized.supported_engines and library("float16") is None,
+    reason="nothing multiplies with float16 here",
 )
 
 
@@ -93,6 +94,7 @@ def test_8_bits_say_nearly_the_same_and_parts_of_a_block_are_kept_in_float16() -
         ("float32", torch.float32, torch.bfloat16, None),
         ("int8", torch.float32, torch.bfloat16, "int8"),
         ("int8", torch.bfloat16, torch.bfloat16, None),
+        ("int8 or auto", torch.float32, torch.bfloat16, "int8"),
     ],
 )
 def test_weights_of_sixteen_bits_are_kept_in_as_many_unless_fewer_are_asked_for(
@@ -122,5 +124,6 @@ def test_code_that_is_compiled_keeps_float32() -> None:
 
 def test_weights_that_cannot_be_multiplied_with_here_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept_weights, "library", lambda kept: None)
+    assert wanted(config("int8 or auto", torch.float32, torch.bfloat16)) in ("float16", None)
     with pytest.raises(ValueError, match="cpu_weights int8: engine.native has no products with them on this machine"):
         wanted(config("int8", torch.float32, torch.bfloat16))

@@ -29,6 +29,7 @@ AVX2 = CpuFacts(cores=(0, 1), native_bfloat16=False)
         ({"num_speculative_tokens": 0}, "greater than or equal to 1"),
         ({"gpu_memory_utilization": 1.5}, "less than or equal to 1"),
         ({"block_size": 33}, "block_size"),
+        ({"cpu_weights": "int8", "dtype": "bfloat16"}, "cpu_weights int8 are multiplied in float32; dtype is bfloat16"),
         ({"modle": "x"}, "modle"),
     ],
 )

@@ -8,13 +8,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from vllm import _custom_ops as ops
 
+from engine.native import paged_attention
 from engine.native.library import Kept, library, width
 from engine.native.llama_layer import LayerWeights, LlamaLayers, Sizes
 from engine.native.paged_attention import MOST_ROWS, Caches, Span, causal
 from engine.native.panels import Panels
 from engine.tree.pages import LAYOUT, Pages
-
-pytestmark = pytest.mark.usefixtures("kept")
 
 HEADS, GROUP, HEAD, HIDDEN = 2, 3, 32, 32
 SIZES = Sizes(queries=HEADS * GROUP * HEAD, keys=HEADS * HEAD, head=HEAD, epsilon=1e-5)
@@ -48,7 +47,7 @@ def model(kept: Kept) -> LlamaLayers:
 class Cache:
     """Pages full of numbers that nobody wrote, for requests of some lengths."""
 
-    def __init__(self, tokens: int, lengths: list[int]) -> None:
+    def __init__(self, kept: Kept, tokens: int, lengths: list[int]) -> None:
         self.tokens = tokens
         need = [-(-length // tokens) for length in lengths]
         order = torch.randperm(sum(need), generator=torch.Generator().manual_seed(3)).int() + 1
@@ -57,7 +56,7 @@ class Cache:
             self.table[row, : len(blocks)] = blocks
         shape = (sum(need) + 1, HEADS, tokens, 2 * HEAD)
         self.caches = [torch.full(shape, torch.nan) for _ in range(LAYERS)]
-        self.loops = Caches(self.caches, HEADS * GROUP, HEAD**-0.5)
+        self.loops = Caches(self.caches, HEADS * GROUP, HEAD**-0.5, kept)
         self.pages = Pages(self.caches)
 
     def slots(self, row: int, begin: int, end: int) -> torch.Tensor:
@@ -111,9 +110,11 @@ def check(model: LlamaLayers, cache: Cache, spans: list[Span]) -> None:
     found = paged(model, cache, spans, residual)
     positions = torch.zeros(len(residual), dtype=torch.int64)
     dense = model.run(residual.clone(), positions, lambda layer, qkv: attended(qkv, layer, spans, cache))
-    # In 8 bits what differs by its last bit may be rounded to the next of 254 steps.
-    near = 1e-4 if model.kept == "float16" else 0.05
-    torch.testing.assert_close(found, dense, atol=near, rtol=near)
+    if model.kept == "float16":
+        torch.testing.assert_close(found, dense, atol=1e-4, rtol=1e-4)
+    else:
+        # What differs by its last bit may be rounded to the next of 254 steps, and the layers behind make more of it.
+        assert (found - dense).square().mean(-1).sqrt().max() < 0.2
 
 
 def random_tree(draw: st.DrawFn, count: int) -> tuple[int, ...]:
@@ -125,11 +126,11 @@ def random_tree(draw: st.DrawFn, count: int) -> tuple[int, ...]:
 
 
 @st.composite
-def steps(draw: st.DrawFn) -> tuple[Cache, list[Span]]:
+def steps(draw: st.DrawFn, kept: Kept) -> tuple[Cache, list[Span]]:
     contexts = draw(st.lists(st.sampled_from([0, 1, 15, 31, 127, 128, 200, 300]), min_size=1, max_size=3))
     counts = [draw(st.integers(1, 9)) for _ in contexts]
     lengths = [context + count for context, count in zip(contexts, counts, strict=True)]
-    cache, spans, begin = Cache(draw(st.sampled_from([width(), 32, 128])), lengths), [], 0
+    cache, spans, begin = Cache(kept, draw(st.sampled_from([width(kept), 32, 128])), lengths), [], 0
     for row, (context, count) in enumerate(zip(contexts, counts, strict=True)):
         if context:
             cache.fill(row, context)
@@ -142,14 +143,14 @@ def steps(draw: st.DrawFn) -> tuple[Cache, list[Span]]:
 
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(steps())
-def test_rows_see_what_they_should_and_nothing_else(model: LlamaLayers, step: tuple[Cache, list[Span]]) -> None:
-    check(model, *step)
+@given(st.data())
+def test_rows_see_what_they_should_and_nothing_else(model: LlamaLayers, data: st.DataObject) -> None:
+    check(model, *data.draw(steps(model.kept)))
 
 
 @pytest.mark.parametrize("rows", [MOST_ROWS, MOST_ROWS + 1, 200])
 def test_a_long_piece_of_a_prompt(model: LlamaLayers, rows: int) -> None:
-    cache = Cache(32, [100 + rows])
+    cache = Cache(model.kept, 32, [100 + rows])
     cache.fill(0, 100)
     check(model, cache, causal(0, 0, rows, 100 + rows))
 
@@ -159,15 +160,15 @@ def test_a_long_piece_of_a_prompt(model: LlamaLayers, rows: int) -> None:
 def test_a_path_through_a_tree_is_bitwise_its_text_alone(model: LlamaLayers, data: st.DataObject) -> None:
     """Also where the text goes from one part of the context to the next: some way down the tree, or before it."""
     context = data.draw(st.integers(1, 24) | st.integers(110, 140) | st.integers(240, 260))
-    count, tokens = data.draw(st.integers(2, MOST_ROWS)), data.draw(st.sampled_from([width(), 32, 128]))
+    count, tokens = data.draw(st.integers(2, MOST_ROWS)), data.draw(st.sampled_from([width(model.kept), 32, 128]))
     seen = random_tree(data.draw, count)
     residual = random(data.draw(st.integers(0, 99)), count, HIDDEN)
-    cache = Cache(tokens, [context + count])
+    cache = Cache(model.kept, tokens, [context + count])
     cache.fill(0, context)
     trees = paged(model, cache, [Span(0, 0, context + 1, seen)], residual)
     row = data.draw(st.integers(1, count - 1))
     path = [0, *[node + 1 for node in range(count - 1) if seen[row] >> node & 1]]
-    alone = Cache(tokens, [context + len(path)])
+    alone = Cache(model.kept, tokens, [context + len(path)])
     alone.fill(0, context)
     for place, node in enumerate(path):
         result = paged(model, alone, causal(0, 0, 1, context + place + 1), residual[node : node + 1])
@@ -179,7 +180,7 @@ def test_a_path_through_a_tree_is_bitwise_its_text_alone(model: LlamaLayers, dat
 def test_a_text_is_bitwise_the_same_read_at_once_or_token_by_token(model: LlamaLayers, context: int, rows: int) -> None:
     residual, results = random(1, rows, HIDDEN), []
     for pieces in ([rows], [1] * rows):
-        cache, begin = Cache(32, [context + rows]), 0
+        cache, begin = Cache(model.kept, 32, [context + rows]), 0
         if context:
             cache.fill(0, context)
         for piece in pieces:
@@ -189,9 +190,29 @@ def test_a_text_is_bitwise_the_same_read_at_once_or_token_by_token(model: LlamaL
     assert torch.equal(results[0], torch.cat(results[1:]))
 
 
+def test_many_rows_over_a_long_context_are_attended_to_in_rounds(
+    model: LlamaLayers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, lengths = [70, 3], [400, 300]
+    spans = [*causal(0, 0, 70, lengths[0]), *causal(1, 70, 73, lengths[1])]
+    residual, results, sizes = random(1, sum(rows), HIDDEN), [], []
+    for most in (2**22, 20_000, 1):
+        monkeypatch.setattr(paged_attention, "_ROUND", most)
+        cache = Cache(model.kept, 32, lengths)
+        for row, length in enumerate(lengths):
+            cache.fill(row, length - rows[row])
+        results.append(paged(model, cache, spans, residual))
+        step = cache.loops.step(spans, cache.table)
+        sizes.append((len(step._kept[4]) - 1, len(step._kept[5])))
+    assert all(torch.equal(results[0], other) for other in results[1:])
+    rounds, numbers = zip(*sizes, strict=True)
+    assert rounds[0] == 1 < rounds[1] < rounds[2] == len(spans) * HEADS
+    assert numbers[0] > numbers[1] > 0
+
+
 def test_a_row_does_not_depend_on_the_rows_beside_it(model: LlamaLayers) -> None:
     lengths = [140, 20, 300]
-    cache = Cache(32, lengths)
+    cache = Cache(model.kept, 32, lengths)
     for row, length in enumerate(lengths):
         cache.fill(row, length - 1)
     residual = random(5, 3, HIDDEN)
@@ -202,8 +223,8 @@ def test_a_row_does_not_depend_on_the_rows_beside_it(model: LlamaLayers) -> None
 
 
 @given(st.lists(st.integers(0, 39), min_size=1, max_size=12, unique=True).map(sorted))
-def test_tokens_move_towards_the_front(path: list[int]) -> None:
-    cache = Cache(width(), [80])
+def test_tokens_move_towards_the_front(kept: Kept, path: list[int]) -> None:
+    cache = Cache(kept, width(kept), [80])
     cache.fill(0, 80)
     before = cache.dense(0, 80)
     slots = cache.slots(0, 0, 80).tolist()
@@ -215,15 +236,15 @@ def test_tokens_move_towards_the_front(path: list[int]) -> None:
     assert torch.equal(after[:, :, :, rest], before[:, :, :, rest])
 
 
-def test_other_caches_are_left_to_others() -> None:
-    assert Caches.suit([torch.empty(4, 2, 32, 64)])
-    assert not Caches.suit([torch.empty(4, 2, 32, 64, dtype=torch.bfloat16)])
-    assert not Caches.suit([torch.empty(4, 2, 24, 64)])
-    assert not Caches.suit([torch.empty(4, 2, 256, 64)])
-    assert not Caches.suit([torch.empty(4, 2, 32, 40)])
+def test_other_caches_are_left_to_others(kept: Kept) -> None:
+    assert Caches.suit([torch.empty(4, 2, 32, 64)], kept)
+    assert not Caches.suit([torch.empty(4, 2, 32, 64, dtype=torch.bfloat16)], kept)
+    assert not Caches.suit([torch.empty(4, 2, 24, 64)], kept)
+    assert not Caches.suit([torch.empty(4, 2, 256, 64)], kept)
+    assert not Caches.suit([torch.empty(4, 2, 32, 40)], kept)
 
 
-def test_a_table_of_another_type_is_refused() -> None:
-    cache = Cache(32, [10])
+def test_a_table_of_another_type_is_refused(kept: Kept) -> None:
+    cache = Cache(kept, 32, [10])
     with pytest.raises(ValueError, match="block table: int32"):
         cache.loops.step(causal(0, 0, 1, 10), cache.table.long())

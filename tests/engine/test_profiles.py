@@ -69,13 +69,13 @@ def test_weights_stay_in_float32_where_the_cores_read_no_others(weights: str, cp
 @pytest.mark.parametrize(
     ("changes", "weights", "dtype"),
     [
-        ({}, "int8", "float32"),
-        ({"dtype": "float32"}, "int8", "float32"),
+        ({}, "int8 or auto", "float32"),
+        ({"dtype": "float32"}, "int8 or auto", "float32"),
         ({"dtype": "bfloat16"}, "auto", "bfloat16"),
         ({"model": "somebody/else", "speculation": "none"}, "auto", "bfloat16"),
         ({"quantization": "int8"}, "auto", "bfloat16"),
         ({"enforce_eager": False}, "auto", "bfloat16"),
-        ({"cpu_weights": "float16"}, "float16", "bfloat16"),
+        ({"cpu_weights": "float16"}, "float16", "float32"),
         ({"cpu_weights": "int8", "model": "somebody/else", "speculation": "none"}, "int8", "float32"),
     ],
 )

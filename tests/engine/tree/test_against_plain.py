@@ -85,7 +85,7 @@ def lead(plain: Answer, other: Answer, at: int, sampling: dict[str, Any], vocabu
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(("weights", "batches"), [("float32", (1, 8)), ("float16", (8,)), ("int8", (1, 8))])
+@pytest.mark.parametrize(("weights", "batches"), [("float32", (1, 8)), ("float16", (1, 8)), ("int8", (1, 8))])
 async def test_24_prompts_are_answered_as_without_trees(
     model_cache_dir: Path,
     tmp_path: Path,

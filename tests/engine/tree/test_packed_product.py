@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from engine.native.library import Kept
+from engine.native.library import Kept, library
 from engine.tree.packed_product import PackedProduct
 
 pytestmark = pytest.mark.parametrize("kept", [None, "float16"])
@@ -16,6 +16,14 @@ def test_a_product_is_torch_s(rows: int, kept: Kept | None) -> None:
     for _ in range(2):
         given = torch.randn(rows, 32)
         torch.testing.assert_close(product(given, matrix), torch.nn.functional.linear(given, matrix), atol=1e-4, rtol=0)
+
+
+@pytest.mark.skipif(library("int8") is None, reason="not compiled here, or for another processor")
+def test_in_8_bits_a_product_is_near(kept: Kept | None) -> None:
+    given, matrix = torch.randn(5, 64), torch.randn(48, 64)
+    exact = given @ matrix.T
+    error = PackedProduct("int8")(given, matrix) - exact
+    assert 0 < error.square().mean().sqrt() < 0.01 * exact.square().mean().sqrt()
 
 
 def test_matrices_inside_another_are_told_apart(kept: Kept | None) -> None:
