@@ -2,11 +2,13 @@
 
 import torch
 
+from engine.native.huge_pages import HugePages
 from engine.native.library import Kept, library
 
 BLOCK = 32
 """Inputs that share a step and a least value in 8 bits, as in int8_block.h."""
 
+_MEMORY = HugePages()
 _LEVELS = 255
 _LEAST_NORMAL = 2.0**-14
 """Of float16."""
@@ -38,7 +40,7 @@ class Panels:
         self.shape = self._outputs, self._inputs = matrix.shape
         width = loops.panel_width()
         padded = torch.nn.functional.pad(matrix, (0, 0, 0, -self._outputs % width)).view(-1, width, self._inputs)
-        self._panels = in_blocks(padded) if kept == "int8" else padded.half().transpose(1, 2).contiguous()
+        self._panels = _MEMORY.kept(in_blocks(padded) if kept == "int8" else padded.half().transpose(1, 2))
         self.address = self._panels.data_ptr()
 
     def product(self, x: torch.Tensor) -> torch.Tensor:
@@ -86,4 +88,4 @@ def in_blocks(panels: torch.Tensor) -> torch.Tensor:
     q, step, least = rounded(panels.view(count, width, -1, BLOCK))
     fours = q.view(count, width, -1, BLOCK // 4, 4).permute(0, 2, 3, 1, 4).flatten(2)
     heads = torch.stack((step, least), -1).permute(0, 2, 3, 1).contiguous().view(torch.uint8).flatten(2)
-    return torch.cat((heads, fours), -1).contiguous()
+    return torch.cat((heads, fours), -1)

@@ -22,5 +22,7 @@ def as_multiplied(x: torch.Tensor, kept: Kept) -> torch.Tensor:
     if kept == "float16":
         return x.double()
     blocks = x.view(len(x), -1, panels.BLOCK)
-    step = blocks.abs().amax(-1, keepdim=True) / 127
-    return ((blocks / step).nan_to_num().round().double() * step.double()).view(x.shape)
+    largest = blocks.abs().amax(-1, keepdim=True)
+    # As the loops have it, so that float32 rows are rounded to the same steps.
+    q = (blocks * (127 / largest).where(largest > 1e-30, torch.zeros_like(largest))).round()
+    return (q.double() * (largest / 127).double()).view(x.shape)
