@@ -163,4 +163,4 @@ def _cpu_weights(options: EngineOptions, cpu: CpuFacts) -> str:
 def _in_8_bits(options: EngineOptions, cpu: CpuFacts) -> bool:
     """Whether `auto` keeps weights in 8 bits."""
     embedded = options.embedded and options.quantization is None and options.enforce_eager
-    return embedded and cpu.int8_weights and options.cpu_weights == "auto" and options.dtype in ("auto", "float32")
+    return embedded and cpu.int8_weights and options.dtype in ("auto", "float32")

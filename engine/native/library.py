@@ -21,13 +21,13 @@ WIDEST_FIRST: Mapping[Kept, tuple[str, ...]] = {
 
 
 @functools.cache
-def library(kept: Kept = "float16") -> ctypes.CDLL | None:
+def library(kept: Kept) -> ctypes.CDLL | None:
     """Those for matrices that are kept so, with the widest registers that this processor has; None where none were compiled,
     or none suit it. What is not about matrices is the same in all."""
     return next((loops for name in WIDEST_FIRST[kept] if (loops := loaded(name)) is not None), None)
 
 
-def width(kept: Kept = "float16") -> int:
+def width(kept: Kept) -> int:
     """Of what `library` gives: all sizes are multiples of it."""
     loops = library(kept)
     assert loops is not None

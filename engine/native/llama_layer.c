@@ -49,22 +49,22 @@ static SIMD void rotate(float *x, const float *angles, long heads, long head)
  * panel can be. */
 static SIMD void gate_piece(const float *x, const char *matrix, float *y, long rows, long inputs, long inner, long piece)
 {
-    long count = panel_count(inner), first = piece / count * BLOCK, panel = piece % count, size = panel_bytes(inputs);
+    long count = panel_count(inner), first = piece / count * BLOCK, panel = piece % count, bytes = panel_bytes(inputs);
     long block = smaller(rows - first, BLOCK), groups = group_count(block);
-    const char *gate = matrix + panel * size, *up = matrix + (panel + count) * size;
+    const char *gate = matrix + panel * bytes, *up = matrix + (panel + count) * bytes;
     float gates[MOST * WIDTH], ups[MOST * WIDTH];
     for (long row = first, left = groups; left; left--) {
-        long count = group_size(first + block - row, left), ahead = size + (groups - left) * (size / groups);
+        long size = group_size(first + block - row, left), ahead = bytes + (groups - left) * (bytes / groups);
         const float *from = x + row * inputs;
-        by_rows[count - 1](from, inputs, gate, gate + ahead, groups, gates, WIDTH);
-        by_rows[count - 1](from, inputs, up, up + ahead, groups, ups, WIDTH);
-        for (long r = 0; r < count; r++) {
+        by_rows[size - 1](from, inputs, gate, gate + ahead, groups, gates, WIDTH);
+        by_rows[size - 1](from, inputs, up, up + ahead, groups, ups, WIDTH);
+        for (long r = 0; r < size; r++) {
             float *to = y + (row + r) * inner + panel * WIDTH;
             gated(gates + r * WIDTH, ups + r * WIDTH, to);
             if (PACKS_PANELS)
                 pack(to, WIDTH);
         }
-        row += count;
+        row += size;
     }
 }
 

@@ -88,8 +88,8 @@ static void hide(float *scores, const struct stretch *stretch, const struct span
             scores[t - stretch->first] = -INFINITY;
 }
 
-/* Scores of a unit's query, in whole registers, which begin up to WIDTH before the first and end as far behind; in an odd number of lines of
- * the cache, so that those of several queries are not held in the same few places of it. */
+/* Scores of a unit's query, in whole registers, which begin up to WIDTH before the first and end as far behind; in an odd
+ * number of lines of the cache, so that those of several queries are not held in the same few places of it. */
 #define SCORES (PART + MOST_SEEN + 2 * WIDTH + 16)
 
 /* Queries `first` to `first + count` of a unit, the heads of a row in a row, over its part of the context. */

@@ -60,21 +60,21 @@ static inline long piece_count(long rows, long outputs)
 static inline void multiply_piece(const float *x, const char *matrix, float *y, long rows, long inputs, long outputs,
                                   long piece, int added)
 {
-    long count = panel_count(outputs), first = piece / count * BLOCK, panel = piece % count, size = panel_bytes(inputs);
+    long count = panel_count(outputs), first = piece / count * BLOCK, panel = piece % count, bytes = panel_bytes(inputs);
     long block = smaller(rows - first, BLOCK), groups = group_count(block);
     long width = smaller(outputs - panel * WIDTH, WIDTH);
     int direct = !added && width == WIDTH;
-    const char *columns = matrix + panel * size, *ahead = columns + size;
+    const char *columns = matrix + panel * bytes, *ahead = columns + bytes;
     float sums[MOST * WIDTH];
     for (long row = first, left = groups; left; left--) {
-        long count = group_size(first + block - row, left);
+        long size = group_size(first + block - row, left);
         float *to = y + row * outputs + panel * WIDTH;
-        by_rows[count - 1](x + row * inputs, inputs, columns, ahead, groups, direct ? to : sums, direct ? outputs : WIDTH);
-        for (long r = 0; !direct && r < count; r++)
+        by_rows[size - 1](x + row * inputs, inputs, columns, ahead, groups, direct ? to : sums, direct ? outputs : WIDTH);
+        for (long r = 0; !direct && r < size; r++)
             for (long i = 0; i < width; i++)
                 to[r * outputs + i] = added ? to[r * outputs + i] + sums[r * WIDTH + i] : sums[r * WIDTH + i];
-        ahead += size / groups;
-        row += count;
+        ahead += bytes / groups;
+        row += size;
     }
 }
 
@@ -82,7 +82,7 @@ static inline void multiply_piece(const float *x, const char *matrix, float *y, 
 #define PACKS_PANELS (PACKS && WIDTH % BLOCK_INPUTS == 0)
 
 /* Packs rows of `size` values. Run by all threads together, and over for all when it returns. */
-static void pack_shared(float *x, long rows, long size)
+static inline void pack_shared(float *x, long rows, long size)
 {
     if (PACKS)
 #pragma omp for schedule(static)

@@ -31,7 +31,7 @@ class Panels:
         ValueError: a matrix in 8 bits with a part of a block.
     """
 
-    def __init__(self, matrix: torch.Tensor, kept: Kept = "float16") -> None:
+    def __init__(self, matrix: torch.Tensor, kept: Kept) -> None:
         loops = library(kept)
         if loops is None:
             raise RuntimeError(f"engine.native was not compiled for {kept} on this machine")
