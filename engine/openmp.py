@@ -2,9 +2,10 @@
 
 vLLM's CPU kernels and torch share one OpenMP runtime. With Intel's (`libiomp5.so`, from the `intel-openmp` package)
 two threads are many times faster than with GNU's, but only if it is there before anything else brings another: it
-must be in `LD_PRELOAD` when the process starts. Pure but for looking whether the library exists.
+must be in `LD_PRELOAD` when the process starts.
 """
 
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,6 +25,13 @@ def preloading(environ: Mapping[str, str], path: Path | None) -> dict[str, str]:
         return {}
     others = [entry for entry in environ.get("LD_PRELOAD", "").split(":") if entry and LIBRARY not in entry]
     return {"LD_PRELOAD": ":".join([str(path), *others])}
+
+
+def restart_with(path: Path | None) -> None:
+    """Run the command of this process anew with the library in front, unless it is there already."""
+    wanted = preloading(os.environ, path)
+    if any(os.environ.get(name) != value for name, value in wanted.items()):
+        os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **wanted})
 
 
 def thread_environment(cores: tuple[int, ...], threads: int | None) -> dict[str, str]:

@@ -122,6 +122,9 @@ class VllmEngine:
 
         # vLLM cancels the task that would tell them.
         client.output_processor.propagate_error(EngineDeadError())
+        # It would take the end of the core for a failure, and say so with a traceback.
+        if client.output_handler is not None:
+            client.output_handler.cancel()
         processes = _core_processes(client)
         await asyncio.to_thread(client.shutdown, timeout=0)
         await asyncio.to_thread(_reap, processes)

@@ -9,6 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from engine import openmp
 from engine.heads.config import ARCHITECTURES
 from service.settings import SettingsError, load_settings
 
@@ -54,16 +55,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="judgements in a row, one every five minutes, that may be no better (default 4)",
     )
     how.add_argument("--seed", type=int, default=0)
+    how.add_argument("--begin", type=Path, metavar="HEADS", help="a file of heads of the same sizes to go on from")
 
 
 def run(args: argparse.Namespace) -> int:
     """Train. 0: done; 2: an input is wrong, named on stderr."""
     from engine.api import EngineError
+    from engine.heads.checkpoint import CheckpointError
     from engine.heads.replies import RepliesError
 
+    if args.device == "cpu" and Path(sys.argv[0]).name == "voicepace":
+        openmp.restart_with(openmp.library())
     try:
         about = _train(args)
-    except (SettingsError, EngineError, RepliesError, OSError, ValueError) as error:
+    except (SettingsError, EngineError, RepliesError, CheckpointError, OSError, ValueError) as error:
         print(f"voicepace heads train: {error}", file=sys.stderr)
         return 2
     print(json.dumps({"heads": str(args.out / f"{args.architecture}.safetensors"), "acceptance": about["acceptance"]}))
@@ -101,6 +106,7 @@ def _wanted(args: argparse.Namespace) -> Wanted:
         inner=args.inner,
         layers=args.layers,
         draft_vocabulary=args.draft_vocabulary,
+        begin=args.begin,
         plan=Plan(
             budget_s=args.budget_min * 60,
             epochs=args.epochs,

@@ -13,13 +13,14 @@ from typing import Any
 import torch
 
 from engine.heads import generation, states
-from engine.heads.architectures import build
-from engine.heads.checkpoint import Checkpoint, save
+from engine.heads.architectures import MedusaHeads, SequentialHeads, build
+from engine.heads.checkpoint import Checkpoint, load, read_about, save
 from engine.heads.config import Architecture, HeadsConfig
 from engine.heads.evaluation import calibrate, scores, scores_json, trees
+from engine.heads.loop_states import fewest_bits, loop_target
 from engine.heads.prompts import TOPICS, read_conversations
 from engine.heads.replies import Reply, cut_at_loops, distinct, read, split, spread, write
-from engine.heads.states import States
+from engine.heads.states import States, StatesOf
 from engine.heads.target import TargetModel, load_target, model_hash
 from engine.heads.training import Plan, Training
 from engine.heads.vocabulary import commonest
@@ -67,6 +68,7 @@ class Wanted:
         layers: of each.
         draft_vocabulary: tokens they may draft.
         plan: of the training.
+        begin: a file of heads of the same sizes to go on from; None: from random ones.
     """
 
     architecture: Architecture
@@ -75,6 +77,7 @@ class Wanted:
     layers: int
     draft_vocabulary: int
     plan: Plan
+    begin: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +114,7 @@ def train(request: Request, data: Data, wanted: Wanted, report: Report) -> dict[
         What was also written into the heads: config, provenance, acceptance.
 
     Raises:
-        ValueError: the data does not fit what is wanted.
+        ValueError: the data, or the heads to begin with, do not fit what is wanted.
         EngineError: replies cannot be generated.
     """
     request.folder.mkdir(parents=True, exist_ok=True)
@@ -120,21 +123,19 @@ def train(request: Request, data: Data, wanted: Wanted, report: Report) -> dict[
     token_map = torch.tensor(
         commonest((reply.ids for reply in learnt), wanted.draft_vocabulary, len(target.vocabulary))
     )
-    known = _states(target, learnt, request, STATES, report)
     shared = target.shared(token_map)
-    inner = wanted.inner or target.hidden * 16 // 9
-    heads = build(
-        HeadsConfig(wanted.architecture, wanted.depth, target.hidden, inner, wanted.layers, wanted.draft_vocabulary)
-    ).to(request.device)
+    heads = _first(wanted, target.hidden).to(request.device)
+    known = _states(_fastest(target, request.device), target.hidden, learnt, request, STATES, report)
     training = Training(heads, shared, known, wanted.plan, request.folder / f"training-{wanted.architecture}")
     training.run(lambda progress, share: report("training", share, f"loss {progress.loss:.3f}"))
     shares = calibrate(heads, shared, known, training.validation)
-    judged = _states(target, held, request, HELD_OUT_STATES, report)
+    judged = _states(target.states, target.hidden, held, request, HELD_OUT_STATES, report)
     found = scores(heads, shared, judged, trees(shares, wanted.depth))
     about = {
         "target": {"model": Path(request.model).name, "sha256": model_hash(Path(request.model))},
         "data": _data_recipe(data, known, judged),
         "plan": asdict(wanted.plan),
+        "begin": None if wanted.begin is None else read_about(wanted.begin).get("provenance"),
         "progress": asdict(training.progress),
         "provenance": provenance(request.argv, wanted.plan.seed),
         "acceptance": scores_json(found),
@@ -196,11 +197,31 @@ def _at_most(replies: list[Reply], rows: int | None) -> list[Reply]:
     return [reply for reply, kept in zip(replies, spread(len(replies), rows / total), strict=True) if kept]
 
 
-def _states(target: TargetModel, replies: Sequence[Reply], request: Request, name: str, report: Report) -> States:
+def _first(wanted: Wanted, hidden: int) -> MedusaHeads | SequentialHeads:
+    """Heads before they are trained."""
+    inner = wanted.inner or hidden * 16 // 9
+    config = HeadsConfig(wanted.architecture, wanted.depth, hidden, inner, wanted.layers, wanted.draft_vocabulary)
+    if wanted.begin is None:
+        return build(config)
+    heads: MedusaHeads | SequentialHeads = load(wanted.begin).heads
+    if heads.config != config:
+        raise ValueError(f"{wanted.begin}: heads of other sizes: {heads.config}, wanted are {config}")
+    heads.requires_grad_()
+    return heads
+
+
+def _fastest(target: TargetModel, device: str) -> StatesOf:
+    """The compiled loops where they run the target, else the target itself."""
+    kept = fewest_bits() if device == "cpu" else None
+    loops = kept and loop_target(target.model, kept)
+    return loops or target.states
+
+
+def _states(of: StatesOf, width: int, replies: Sequence[Reply], request: Request, name: str, report: Report) -> States:
     def share(done: int, total: int) -> None:
         report(name, done / total, "")
 
-    return states.compute(target.model, replies, request.folder / name, provenance(request.argv), share)
+    return states.compute(of, replies, width, request.folder / name, provenance(request.argv), share)
 
 
 def _data_recipe(data: Data, learnt: States, held: States) -> dict[str, Any]:

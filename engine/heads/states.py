@@ -25,6 +25,9 @@ _PASS_ROWS = 2048
 
 Progress = Callable[[int, int], None]
 
+StatesOf = Callable[[Sequence[Reply]], Iterator[torch.Tensor]]
+"""For each reply [tokens, width]: the state after the final norm that predicts each of its tokens."""
+
 
 @dataclass(frozen=True, slots=True)
 class States:
@@ -72,13 +75,14 @@ def load(folder: Path) -> States:
 
 
 def compute(
-    model: Any, replies: Sequence[Reply], folder: Path, provenance: dict[str, Any], progress: Progress
+    of: StatesOf, replies: Sequence[Reply], width: int, folder: Path, provenance: dict[str, Any], progress: Progress
 ) -> States:
     """Run the target over `replies` and keep its states; goes on where an earlier run with the same replies stopped.
 
     Args:
-        model: a `transformers` causal language model.
+        of: gives the states of a batch.
         replies: in any order; they are kept in batches of one opening and similar length.
+        width: of a state.
         folder: made if missing.
         provenance: kept in the folder.
         progress: takes rows done and rows in all.
@@ -86,7 +90,7 @@ def compute(
     folder.mkdir(parents=True, exist_ok=True)
     batches = _batches(replies)
     ordered = [reply for batch in batches for reply in batch]
-    about = _about(folder, ordered, model.config.hidden_size, provenance)
+    about = _about(folder, ordered, width, provenance)
     done, total = 0, sum(about["lengths"])
     with (folder / "hidden.f16").open("r+b") as hidden, (folder / "tokens.i32").open("r+b") as tokens:
         for batch in batches:
@@ -96,7 +100,7 @@ def compute(
             row = sum(about["lengths"][:first])
             hidden.seek(row * about["width"] * 2)
             tokens.seek(row * 4)
-            for reply, state in zip(batch, hidden_states(model, batch), strict=True):
+            for reply, state in zip(batch, of(batch), strict=True):
                 hidden.write(state.half().numpy().tobytes())
                 tokens.write(np.array(reply.ids, np.int32).tobytes())
             hidden.flush()
@@ -108,7 +112,7 @@ def compute(
 
 
 def hidden_states(model: Any, batch: Sequence[Reply]) -> Iterator[torch.Tensor]:
-    """For each reply [tokens, width]: the state after the final norm that predicts each of its tokens."""
+    """A `StatesOf`, once a `transformers` causal language model is given."""
     size = max(1, _PASS_ROWS // max(len(reply.prompt_ids) + len(reply.ids) for reply in batch))
     for first in range(0, len(batch), size):
         yield from _one_pass(model, batch[first : first + size])
@@ -119,7 +123,7 @@ def _one_pass(model: Any, batch: Sequence[Reply]) -> Iterator[torch.Tensor]:
     """What all prompts begin with is read once for all of them."""
     from transformers import DynamicCache
 
-    shared = _shared_opening([reply.prompt_ids for reply in batch])
+    shared = shared_opening([reply.prompt_ids for reply in batch])
     cache = DynamicCache(config=model.config)
     device = model.device
     if shared:
@@ -136,7 +140,7 @@ def _one_pass(model: Any, batch: Sequence[Reply]) -> Iterator[torch.Tensor]:
         yield rows[first : first + len(reply.ids)].cpu()
 
 
-def _shared_opening(prompts: Sequence[tuple[int, ...]]) -> int:
+def shared_opening(prompts: Sequence[tuple[int, ...]]) -> int:
     """Tokens that all prompts begin with, the last of each prompt left over."""
     limit = min(map(len, prompts)) - 1
     return next((at for at in range(limit) if len({prompt[at] for prompt in prompts}) > 1), limit)

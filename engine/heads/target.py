@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ import torch
 
 from engine import embedded_model
 from engine.heads.loss import Target
+from engine.heads.replies import Reply
+from engine.heads.states import hidden_states
 from engine.int8_weights import QUANTIZED_FROM
 
 _HASHED = ("config.json", "model.safetensors", "model.safetensors.index.json")
@@ -38,6 +41,10 @@ class TargetModel:
         """[vocabulary, hidden]."""
         weight: torch.Tensor = self.model.get_input_embeddings().weight
         return weight.detach().float()
+
+    def states(self, batch: Sequence[Reply]) -> Iterator[torch.Tensor]:
+        """As `engine.heads.states.StatesOf`."""
+        return hidden_states(self.model, batch)
 
     @property
     def hidden(self) -> int:

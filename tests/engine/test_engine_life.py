@@ -79,7 +79,9 @@ async def test_a_core_that_is_killed_ends_its_replies_and_a_new_start_serves_aga
     assert await nothing_left(drafted_engine)
 
 
-async def test_stop_ends_replies_leaves_no_process_and_may_be_called_twice(drafted_engine: VllmEngine) -> None:
+async def test_stop_ends_replies_leaves_no_process_and_may_be_called_twice(
+    drafted_engine: VllmEngine, capfd: pytest.CaptureFixture[str]
+) -> None:
     (pid,) = drafted_engine.core_pids()
     request = ask(drafted_engine, "Once upon a time", Sampling(max_tokens=1000, temperature=0.0))
     async with aclosing(drafted_engine.generate(request)) as bursts:
@@ -89,6 +91,7 @@ async def test_stop_ends_replies_leaves_no_process_and_may_be_called_twice(draft
             await asyncio.wait_for(drain(bursts), timeout=20)
     await drafted_engine.stop()
     assert drafted_engine.dead
+    assert "Traceback" not in "".join(capfd.readouterr())
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
 

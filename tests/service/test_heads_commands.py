@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.heads.checkpoint import read_about
 from engine.heads.names import reply_files, shipped_path
 from engine.heads.replies import Reply, read, without_loops, write
 from service.cli import main
@@ -110,6 +111,23 @@ def test_heads_are_trained_from_a_file_of_replies(
     assert last_line(capsys)["acceptance"]["greedy_all"]["tokens_per_step"]["chain"] >= 1
     assert main(["heads", "eval", "--heads", str(out), "--replies", str(few), "--json"]) == 0
     assert set(last_line(capsys)["tokens_per_step"]) == {"medusa"}
+
+
+@pytest.mark.engine
+def test_training_goes_on_from_heads_of_the_same_sizes(
+    few: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begin = str(shipped_path("medusa"))
+    command = ["heads", "train", "--replies", str(few), "--architecture", "medusa", "--begin", begin]
+    command += ["--epochs", "1", "--rate", "1e-6", "--held-out", read(few)[0].topic]
+    assert main([*command, "--out", str(tmp_path / "same")]) == 0
+    trained = last_line(capsys)["acceptance"]["greedy_all"]["tokens_per_step"]
+    assert main(["heads", "eval", "--heads", str(tmp_path / "same"), "--replies", str(few), "--json"]) == 0
+    last_line(capsys)
+    assert read_about(tmp_path / "same" / "medusa.safetensors")["begin"] == read_about(Path(begin))["provenance"]
+    assert trained["chain"] > 1.3
+    assert main([*command, "--out", str(tmp_path / "other"), "--depth", "3"]) == 2
+    assert "heads of other sizes" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

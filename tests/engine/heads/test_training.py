@@ -1,6 +1,7 @@
 """States of a small random model, and heads trained on them: better than untrained, and the same after a stop."""
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -48,7 +49,7 @@ def counting(count: int) -> list[Reply]:
 @pytest.fixture(scope="module")
 def known(model: torch.nn.Module, tmp_path_factory: pytest.TempPathFactory) -> States:
     folder = tmp_path_factory.mktemp("states")
-    return states.compute(model, counting(60), folder, {}, lambda done, total: None)
+    return states.compute(partial(states.hidden_states, model), counting(60), 24, folder, {}, lambda done, total: None)
 
 
 @pytest.fixture(scope="module")
@@ -76,9 +77,11 @@ def test_states_that_were_stopped_go_on(model: torch.nn.Module, known: States, t
         raise Stopped
 
     with pytest.raises(Stopped):
-        states.compute(model, counting(60), tmp_path, {}, stop)
+        states.compute(partial(states.hidden_states, model), counting(60), 24, tmp_path, {}, stop)
     assert 0 < states.load(tmp_path).replies < known.replies
-    whole = states.compute(model, counting(60), tmp_path, {}, lambda done, total: None)
+    whole = states.compute(
+        partial(states.hidden_states, model), counting(60), 24, tmp_path, {}, lambda done, total: None
+    )
     assert np.array_equal(whole.hidden, known.hidden)
     assert np.array_equal(whole.tokens, known.tokens)
 
