@@ -100,6 +100,29 @@ class LlamaLoops:
         hidden, self.attention_s = self._layers.run_paged(residual, positions, slots, caches, step)
         return hidden
 
+    def rehearse(self, rows: int, together: int, context: int) -> torch.Tensor | None:
+        """[rows, hidden] of a step that nobody asked for, to see how long it takes; None where the loops do not attend.
+
+        Overwrites the first pages of the cache.
+
+        Args:
+            rows: of the step.
+            together: rows of a request, at most; each sees those before it.
+            context: tokens that a request has in the cache already.
+        """
+        caches = self.caches
+        pages = -(-(context + together) // self._attentions[0].kv_cache.shape[2])
+        if caches is None or pages > len(self._attentions[0].kv_cache):
+            return None
+        table = torch.arange(pages, dtype=torch.int32)[None]
+        spans: list[Span] = []
+        for begin in range(0, rows, together):
+            end = min(rows, begin + together)
+            spans += causal(0, begin, end, context + end - begin)
+        positions = context + torch.arange(rows) % together
+        step = caches.step(spans, table)
+        return self._layers.run_paged(torch.ones(rows, self._layers.hidden), positions, positions, caches, step)[0]
+
     def _metadata(self, context: Any) -> tuple[Any, torch.Tensor | None]:
         """What all layers are told of the step, None where they are told nothing, or not the same."""
         names = self._names

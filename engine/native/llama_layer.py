@@ -86,6 +86,7 @@ class LlamaLayers:
 
     Attributes:
         kept: how the layers' matrices are kept.
+        hidden: width of a row between layers.
     """
 
     def __init__(
@@ -97,9 +98,9 @@ class LlamaLayers:
         self._layer, self._model = loops.layer, loops.model
         self._kept = (layers, last_norm, angles)
         self._count, self._queries = len(layers), sizes.queries
-        self._hidden, self._inner = layers[0].down.shape
+        self.hidden, self._inner = layers[0].down.shape
         self._outputs = sizes.queries + 2 * sizes.keys
-        shape = (self._hidden, self._inner, sizes.queries, sizes.keys, sizes.head, sizes.epsilon)
+        shape = (self.hidden, self._inner, sizes.queries, sizes.keys, sizes.head, sizes.epsilon)
         self._shape = ctypes.pointer(_Shape(*shape))
         seconds = [
             _SecondHalf(x.output.address, x.gate_up.address, x.down.address, x.before_mlp.data_ptr()) for x in layers
@@ -154,6 +155,6 @@ class LlamaLayers:
 
     def _rows(self, residual: torch.Tensor, positions: torch.Tensor) -> tuple[Any, torch.Tensor]:
         """The rows as a pointer, and what must live as long."""
-        scratch = residual.new_empty(len(residual) * (self._hidden + self._inner))
+        scratch = residual.new_empty(len(residual) * (self.hidden + self._inner))
         addresses = [x.data_ptr() for x in (residual, scratch, positions, self._kept[2])]
         return ctypes.pointer(_Rows(len(residual), *addresses)), scratch

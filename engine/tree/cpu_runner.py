@@ -62,7 +62,8 @@ class TreeCPUModelRunner(TreeRunner, SeedSafeCPUModelRunner):
         return super()._update_states(scheduler_output)
 
     @property
-    def _loops(self) -> LlamaLoops | None:
+    def loops(self) -> LlamaLoops | None:
+        """What runs the model's layers, where it is not vLLM."""
         forward = self.get_model().model.forward
         return forward.loops if isinstance(forward, LlamaForward) else None
 
@@ -71,7 +72,7 @@ class TreeCPUModelRunner(TreeRunner, SeedSafeCPUModelRunner):
         if self._step is None or not self._step.trees:
             return built
         (metadata,) = {id(layer): layer for layer in built[0].values()}.values()
-        loops = self._loops
+        loops = self.loops
         self._in_pages = loops is not None and loops.caches is not None
         if self._in_pages:
             trees = {
@@ -103,8 +104,8 @@ class TreeCPUModelRunner(TreeRunner, SeedSafeCPUModelRunner):
             output = super()._model_forward(*args, **kwargs)
         if self._trees is not None:
             self.drafter.tally.add("attention_s", self._trees.seconds)
-        elif self._loops is not None:
-            self.drafter.tally.add("attention_s", self._loops.attention_s)
+        elif self.loops is not None:
+            self.drafter.tally.add("attention_s", self.loops.attention_s)
         self._trees = None
         return output
 
@@ -117,7 +118,7 @@ class TreeCPUModelRunner(TreeRunner, SeedSafeCPUModelRunner):
         stay = rows_in_place(path)
         if stay == len(path):
             return False
-        caches = None if self._loops is None else self._loops.caches
+        caches = None if self.loops is None else self.loops.caches
         assert caches is not None
         slots = self._pages.slots(self._blocks(tree.row), tree.context, tree.context + tree.rows).tolist()
         # In this order: a row moves towards the root, to where nothing that has yet to move stands.

@@ -6,13 +6,13 @@ from itertools import accumulate
 
 # Products come in blocks of six rows, or of twelve: the last row of a block and the first of the next one.
 ROWS = (1, 3, 6, 7, 12, 13, 18, 19, 24, 25, 30, 36, 48, 72, 96, 144)
-_RUNS = 2
+_RUNS = 3
 _TYPICAL_ROW_COST = 0.05
 
 
 def measured(step: Callable[[int], object], most: int, now_s: Callable[[], float]) -> dict[int, float]:
-    """Seconds by rows, up to `most` rows; the quickest of two runs each, with all others between them: what disturbs one,
-    a voice that is being loaded beside, has passed by the other.
+    """Seconds by rows, up to `most` rows; the quickest of some runs each, with all others between them: what disturbs one,
+    a voice that is being loaded beside, has passed by another.
 
     Args:
         step: runs a step with so many rows.

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import torch
 from vllm.v1.attention.backends.registry import AttentionBackendEnum, register_backend
 
 from engine.cpu_worker import VoicepaceCPUWorker
@@ -12,6 +13,9 @@ from engine.tree.stopwatch import now_s
 
 # On the CPU vLLM ignores the setting for another backend, but looks its own one up here.
 register_backend(AttentionBackendEnum.CPU_ATTN, "engine.tree.attention.TreeAttentionBackend")
+
+# Tokens behind which steps are measured: a caller's first turns.
+_CONTEXT = 256
 
 
 class TreeCPUWorker(VoicepaceCPUWorker):
@@ -34,7 +38,13 @@ class TreeCPUWorker(VoicepaceCPUWorker):
         drafter.restart(row_costs.measured(self._step, rows, now_s) if drafter.policy else {})
         return times
 
+    @torch.inference_mode()  # type: ignore[untyped-decorator]
     def _step(self, rows: int) -> None:
-        """The products of a step, without attention."""
-        hidden, _ = self.model_runner._dummy_run(rows)
-        self.model_runner.model.compute_logits(hidden[:rows])
+        """A step of trees behind a usual context; without attention where vLLM attends."""
+        runner = self.model_runner
+        whole = 1 + runner.drafter.topology.nodes
+        context = max(0, min(_CONTEXT, self.model_config.max_model_len - whole))
+        hidden = None if runner.loops is None else runner.loops.rehearse(rows, whole, context)
+        if hidden is None:
+            hidden, _ = runner._dummy_run(rows)
+        runner.model.compute_logits(hidden[:rows])

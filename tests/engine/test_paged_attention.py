@@ -1,6 +1,7 @@
 """Attention of the compiled loops over vLLM's pages, against dense attention in float64; without an engine."""
 
 import functools
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -8,6 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from vllm import _custom_ops as ops
 
+from engine import llama_loops
+from engine.llama_loops import LlamaLoops
 from engine.native import paged_attention
 from engine.native.library import Kept, library, width
 from engine.native.llama_layer import LayerWeights, LlamaLayers, Sizes
@@ -248,3 +251,34 @@ def test_a_table_of_another_type_is_refused(kept: Kept) -> None:
     cache = Cache(kept, 32, [10])
     with pytest.raises(ValueError, match="block table: int32"):
         cache.loops.step(causal(0, 0, 1, 10), cache.table.long())
+
+
+def rehearsing(model: LlamaLayers, blocks: int, monkeypatch: pytest.MonkeyPatch) -> LlamaLoops:
+    """Loops over an empty cache of vLLM's kind."""
+    monkeypatch.setattr(llama_loops, "_is_plain", lambda attention: True)
+    impl = SimpleNamespace(num_heads=HEADS * GROUP, scale=HEAD**-0.5)
+    caches = [torch.zeros(blocks, HEADS, 32, 2 * HEAD) for _ in range(LAYERS)]
+    return LlamaLoops(model, [SimpleNamespace(layer_name="", kv_cache=cache, impl=impl) for cache in caches])
+
+
+def test_a_step_is_rehearsed_request_by_request_behind_a_context(
+    model: LlamaLayers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loops = rehearsing(model, 4, monkeypatch)
+    hidden = loops.rehearse(40, 17, 100)
+    assert hidden is not None
+    assert hidden.isfinite().all()
+    assert torch.equal(hidden[:17], hidden[17:34])
+    assert torch.equal(hidden[:6], hidden[34:])
+    # Behind keys and values of zero a row's own weigh less, the more there are.
+    behind_none = loops.rehearse(40, 17, 0)
+    assert behind_none is not None
+    assert not torch.allclose(hidden, behind_none)
+
+
+def test_nothing_is_rehearsed_where_there_are_too_few_pages(
+    model: LlamaLayers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loops = rehearsing(model, 4, monkeypatch)
+    assert loops.rehearse(5, 17, 4 * 32 - 17) is not None
+    assert loops.rehearse(5, 17, 4 * 32 - 16) is None
