@@ -137,7 +137,7 @@ def cpu_dtype(options: EngineOptions, cpu: CpuFacts) -> str:
 def _cpu_arguments(options: EngineOptions, cpu: CpuFacts) -> dict[str, Any]:
     arguments: dict[str, Any] = {
         "dtype": cpu_dtype(options, cpu),
-        "additional_config": {"weights": _cpu_weights(options, cpu)},
+        "additional_config": {"weights": cpu_weights(options, cpu)},
         "kv_cache_memory_bytes": int(options.cpu_kv_cache_gib * 2**30),
         "block_size": options.block_size or _CPU_BLOCK_TOKENS,
         "worker_cls": "engine.cpu_worker.VoicepaceCPUWorker",
@@ -149,8 +149,12 @@ def _cpu_arguments(options: EngineOptions, cpu: CpuFacts) -> dict[str, Any]:
     return arguments
 
 
-def _cpu_weights(options: EngineOptions, cpu: CpuFacts) -> str:
-    """As `engine.kept_weights.wanted` takes it."""
+def cpu_weights(options: EngineOptions, cpu: CpuFacts) -> str:
+    """As `engine.kept_weights.wanted` takes it.
+
+    Raises:
+        ValueError: int8, where there are no products with it.
+    """
     if options.cpu_weights == "int8" and not cpu.int8_weights:
         raise ValueError("cpu_weights int8 needs a processor with VNNI, and a C compiler when voicepace is installed")
     if options.cpu_weights != "auto":

@@ -110,9 +110,11 @@ class LlamaLoops:
             together: rows of a request, at most; each sees those before it.
             context: tokens that a request has in the cache already.
         """
-        caches = self.caches
-        pages = -(-(context + together) // self._attentions[0].kv_cache.shape[2])
-        if caches is None or pages > len(self._attentions[0].kv_cache):
+        caches, first = self.caches, self._attentions[0].kv_cache
+        if caches is None:
+            return None
+        pages = -(-(context + together) // first.shape[2])
+        if pages > len(first):
             return None
         table = torch.arange(pages, dtype=torch.int32)[None]
         spans: list[Span] = []

@@ -12,6 +12,9 @@ from pathlib import Path
 
 LIBRARY = "libiomp5.so"
 
+# Something may take `LD_PRELOAD` away on the way.
+_RESTARTED = "OPENMP_RESTARTED"
+
 
 def library(prefix: str = sys.prefix) -> Path | None:
     """Intel's OpenMP in this environment, None where it is not installed."""
@@ -28,10 +31,10 @@ def preloading(environ: Mapping[str, str], path: Path | None) -> dict[str, str]:
 
 
 def restart_with(path: Path | None) -> None:
-    """Run the command of this process anew with the library in front, unless it is there already."""
+    """Run the command of this process anew with the library in front, unless it is there already; once."""
     wanted = preloading(os.environ, path)
-    if any(os.environ.get(name) != value for name, value in wanted.items()):
-        os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **wanted})
+    if _RESTARTED not in os.environ and any(os.environ.get(name) != value for name, value in wanted.items()):
+        os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **wanted, _RESTARTED: "1"})
 
 
 def thread_environment(cores: tuple[int, ...], threads: int | None) -> dict[str, str]:

@@ -127,6 +127,8 @@ class VllmEngine:
             client.output_handler.cancel()
         processes = _core_processes(client)
         await asyncio.to_thread(client.shutdown, timeout=0)
+        # Requests that were on their way in meanwhile.
+        client.output_processor.propagate_error(EngineDeadError())
         await asyncio.to_thread(_reap, processes)
         # Its `__del__` shuts down once more, and at the interpreter's exit that only prints a traceback.
         client.shutdown = _nothing

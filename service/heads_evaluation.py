@@ -76,7 +76,7 @@ def _states(target: TargetModel, replies: Any, folder: Path) -> States:
         print(f"\r{folder.name}: {done} of {total} tokens read", end="", file=sys.stderr)
 
     try:
-        return compute(target.states, replies, target.hidden, folder, {}, show)
+        return compute(target.states, replies, folder, {}, show)
     finally:
         print(file=sys.stderr)
 

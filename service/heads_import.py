@@ -95,14 +95,7 @@ def _judged(checkpoint: Checkpoint, folder: str, device: str, replies: list[Repl
     heads, shared = checkpoint.heads.to(device), target.shared(checkpoint.token_map, checkpoint.own)
     with tempfile.TemporaryDirectory() as scratch:
         known, judged = (
-            compute(
-                target.states,
-                replies[first::2],
-                target.hidden,
-                Path(scratch) / str(first),
-                {},
-                lambda done, total: None,
-            )
+            compute(target.states, replies[first::2], Path(scratch) / str(first), {}, lambda done, total: None)
             for first in (0, 1)
         )
         shares = calibrate(heads, shared, known, range(known.replies))

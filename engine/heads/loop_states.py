@@ -1,5 +1,5 @@
 """The target's states by the compiled loops of `engine.native`: several times as fast on a CPU as `transformers`, and the
-very numbers that heads are given where the engine serves with the same loops, rounding included.
+very numbers that heads are given where the engine keeps its weights in the same way, rounding included.
 
 Only where Intel's OpenMP was preloaded when the process started (`engine.openmp`).
 """
@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from engine.heads.replies import Reply
-from engine.heads.states import shared_opening
+from engine.heads.states import Source, shared_opening
 from engine.native.library import Kept, library
 from engine.native.llama_layer import LayerWeights, LlamaLayers, Sizes, suits
 from engine.native.paged_attention import Caches, Span, causal
@@ -18,95 +18,110 @@ from engine.native.panels import BLOCK, Panels
 
 _BLOCK_TOKENS = 32
 _PASS_ROWS = 2048
+# Kinds of rotary embedding whose angles do not depend on how long a text is.
+_ROPES = ("default", "linear", "llama3", "yarn")
 
 
-class LoopTarget:
-    """A Llama model of `transformers`, run by the loops.
+class _LoopTarget:
+    """A Llama model of `transformers`, run by the loops; gives states as `engine.heads.states.Source.run`.
 
     Args:
-        model: for which `loop_target` gives one.
+        model: the model.
         layers: its layers.
-        kept: how their matrices are kept.
     """
 
-    def __init__(self, model: Any, layers: LlamaLayers, kept: Kept) -> None:
+    def __init__(self, model: Any, layers: LlamaLayers) -> None:
         self._embedding = model.get_input_embeddings().weight.detach()
-        self._layers, self._kept, self._config = layers, kept, model.config
+        self._layers, self._config = layers, model.config
 
     def __call__(self, batch: Sequence[Reply]) -> Iterator[torch.Tensor]:
-        """As `engine.heads.states.hidden_states`; what all prompts of a batch begin with is read once."""
+        """What all prompts of a batch begin with is read once."""
         shared = shared_opening([reply.prompt_ids for reply in batch]) // _BLOCK_TOKENS
-        own = [-(-(len(reply.prompt_ids) + len(reply.ids)) // _BLOCK_TOKENS) - shared for reply in batch]
-        caches = self._caches(shared + sum(own))
-        table = torch.zeros(len(batch), shared + max(own), dtype=torch.int32)
-        table[:, :shared] = torch.arange(shared)
-        first = shared
-        for row, count in enumerate(own):
-            table[row, shared : shared + count] = torch.arange(first, first + count)
-            first += count
         begin = shared * _BLOCK_TOKENS
+        texts = [(reply.prompt_ids + reply.ids[:-1])[begin:] for reply in batch]
+        passes = list(_passes(texts))
+        caches = self._caches(shared + max(sum(map(_pages, some)) for some in passes))
         if begin:
-            self._run(caches, table, [(0, 0, batch[0].prompt_ids[:begin])])
-        texts = [(row, begin, (reply.prompt_ids + reply.ids[:-1])[begin:]) for row, reply in enumerate(batch)]
-        for some in _passes(texts):
-            hidden = self._run(caches, table, some).split([len(tokens) for _, _, tokens in some])
-            for (row, _, _), rows in zip(some, hidden, strict=True):
-                yield rows[len(rows) - len(batch[row].ids) :]
+            self._run(caches, torch.arange(shared, dtype=torch.int32)[None], 0, [batch[0].prompt_ids[:begin]])
+        replies = iter(batch)
+        for some in passes:
+            hidden = self._run(caches, _table(shared, some), begin, some)
+            for rows in hidden.split([len(text) for text in some]):
+                yield rows[len(rows) - len(next(replies).ids) :]
 
-    def _run(
-        self, caches: Caches, table: torch.Tensor, texts: Sequence[tuple[int, int, Sequence[int]]]
-    ) -> torch.Tensor:
-        """[tokens of all texts, hidden]; a text: its row of the table, the position it begins at, and its tokens."""
+    def _run(self, caches: Caches, table: torch.Tensor, begin: int, texts: Sequence[Sequence[int]]) -> torch.Tensor:
+        """[tokens of all texts, hidden]; the texts begin at position `begin`, and each has a row of the table."""
         spans: list[Span] = []
         ids: list[int] = []
         slots, positions = [], []
-        for row, begin, tokens in texts:
-            spans += causal(row, len(ids), len(ids) + len(tokens), begin + len(tokens))
-            places = torch.arange(begin, begin + len(tokens))
+        for row, text in enumerate(texts):
+            spans += causal(row, len(ids), len(ids) + len(text), begin + len(text))
+            places = torch.arange(begin, begin + len(text))
             slots.append(table[row, places // _BLOCK_TOKENS].long() * _BLOCK_TOKENS + places % _BLOCK_TOKENS)
             positions.append(places)
-            ids += tokens
+            ids += text
         residual = self._embedding[torch.tensor(ids)].contiguous()
         step = caches.step(spans, table)
         hidden, _ = self._layers.run_paged(residual, torch.cat(positions), torch.cat(slots), caches, step)
         return hidden
 
-    def _caches(self, blocks: int) -> Caches:
+    def _caches(self, pages: int) -> Caches:
         config = self._config
-        shape = (blocks, config.num_key_value_heads, _BLOCK_TOKENS, 2 * config.head_dim)
+        shape = (pages, config.num_key_value_heads, _BLOCK_TOKENS, 2 * config.head_dim)
         tensors = [torch.empty(shape) for _ in range(config.num_hidden_layers)]
-        return Caches(tensors, config.num_attention_heads, config.head_dim**-0.5, self._kept)
+        return Caches(tensors, config.num_attention_heads, config.head_dim**-0.5, self._layers.kept)
 
 
-def fewest_bits() -> Kept | None:
-    """How matrices are best kept for the loops that there are here; None where there are none."""
-    kinds: tuple[Kept, ...] = ("int8", "float16")
-    return next((kind for kind in kinds if library(kind) is not None), None)
-
-
-def loop_target(model: Any, kept: Kept) -> LoopTarget | None:
-    """The loops for a model of `transformers` in float32; None where they are not for it.
+def loop_source(model: Any, kept: Kept, longest: int) -> Source | None:
+    """The loops as what computes the states of a model of `transformers` in float32; None where they are not for it.
 
     Args:
         model: a causal language model.
-        kept: how its matrices are kept; there are loops for that.
+        kept: how its matrices are kept.
+        longest: tokens of a text, prompt and reply together.
     """
     config = model.config
-    if config.model_type != "llama" or config.attention_bias or config.mlp_bias:
+    if library(kept) is None or not _is_plain(model):
         return None
-    if model.dtype != torch.float32 or any(size % BLOCK for size in (config.hidden_size, config.intermediate_size)):
+    heads, head = (config.num_attention_heads, config.num_key_value_heads), config.head_dim
+    sizes = Sizes(heads[0] * head, heads[1] * head, head, config.rms_norm_eps)
+    if any(size % BLOCK for size in (config.hidden_size, config.intermediate_size, sizes.queries)):
         return None
-    sizes = Sizes(
-        config.num_attention_heads * config.head_dim,
-        config.num_key_value_heads * config.head_dim,
-        config.head_dim,
-        config.rms_norm_eps,
-    )
-    angles = _angles(model.model.rotary_emb, config.max_position_embeddings)
+    if not Caches.suit([torch.empty(0, heads[1], _BLOCK_TOKENS, 2 * head)], kept):
+        return None
+    angles = _angles(model.model.rotary_emb, longest)
     weights = [_layer(layer, kept) for layer in model.model.layers]
     if not suits(weights, sizes, angles):
         return None
-    return LoopTarget(model, LlamaLayers(weights, sizes, model.model.norm.weight.detach(), angles), kept)
+    layers = LlamaLayers(weights, sizes, model.model.norm.weight.detach(), angles)
+    return Source(_LoopTarget(model, layers), config.hidden_size, f"loops, {kept}")
+
+
+def _is_plain(model: Any) -> bool:
+    """Whether a model is a Llama whose every part the loops do."""
+    config = model.config
+    if config.model_type != "llama" or config.hidden_act != "silu" or model.model.rotary_emb.rope_type not in _ROPES:
+        return False
+    products = [module for layer in model.model.layers for module in layer.modules() if hasattr(module, "in_features")]
+    return len(products) == 7 * config.num_hidden_layers and all(
+        type(product) is torch.nn.Linear and product.bias is None and product.weight.dtype == torch.float32
+        for product in products
+    )
+
+
+def _pages(text: Sequence[int]) -> int:
+    return -(-len(text) // _BLOCK_TOKENS)
+
+
+def _table(shared: int, texts: Sequence[Sequence[int]]) -> torch.Tensor:
+    """[texts, most pages] int32: the first `shared` pages, then each text's own."""
+    table = torch.zeros(len(texts), shared + max(map(_pages, texts)), dtype=torch.int32)
+    table[:, :shared] = torch.arange(shared)
+    first = shared
+    for row, text in enumerate(texts):
+        table[row, shared : shared + _pages(text)] = torch.arange(first, first + _pages(text))
+        first += _pages(text)
+    return table
 
 
 def _layer(layer: Any, kept: Kept) -> LayerWeights:
@@ -126,12 +141,12 @@ def _angles(rotary: Any, positions: int) -> torch.Tensor:
     return torch.cat((cosines[0, :, :half], sines[0, :, :half]), -1).contiguous()
 
 
-def _passes(texts: Sequence[tuple[int, int, Sequence[int]]]) -> Iterator[list[tuple[int, int, Sequence[int]]]]:
+def _passes(texts: Sequence[tuple[int, ...]]) -> Iterator[list[tuple[int, ...]]]:
     """Texts of about `_PASS_ROWS` tokens at a time."""
-    some: list[tuple[int, int, Sequence[int]]] = []
+    some: list[tuple[int, ...]] = []
     for text in texts:
         some.append(text)
-        if sum(len(tokens) for _, _, tokens in some) >= _PASS_ROWS:
+        if sum(map(len, some)) >= _PASS_ROWS:
             yield some
             some = []
     if some:

@@ -5,25 +5,29 @@ made once serves several trainings.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from engine.arguments import cpu_weights
+from engine.hardware import read_cpu
 from engine.heads import generation, states
 from engine.heads.architectures import MedusaHeads, SequentialHeads, build
 from engine.heads.checkpoint import Checkpoint, load, read_about, save
 from engine.heads.config import Architecture, HeadsConfig
 from engine.heads.evaluation import calibrate, scores, scores_json, trees
-from engine.heads.loop_states import fewest_bits, loop_target
+from engine.heads.loop_states import loop_source
 from engine.heads.prompts import TOPICS, read_conversations
 from engine.heads.replies import Reply, cut_at_loops, distinct, read, split, spread, write
-from engine.heads.states import States, StatesOf
+from engine.heads.shipped import fits
+from engine.heads.states import Source, States
 from engine.heads.target import TargetModel, load_target, model_hash
 from engine.heads.training import Plan, Training
 from engine.heads.vocabulary import commonest
+from engine.native.library import Kept
 from engine.options import EngineOptions
 from engine.provenance import provenance
 from engine.vllm_engine import VllmEngine
@@ -32,6 +36,14 @@ Report = Callable[[str, float, str], None]
 
 REPLIES, STATES, HELD_OUT_STATES = "replies.jsonl.gz", "states", "states-held-out"
 _SEED = 0
+# How the loops keep a target's weights, by how the engine does (`engine.arguments.cpu_weights`).
+_KEPT: Mapping[str, Kept | None] = {
+    "int8": "int8",
+    "int8 or auto": "int8",
+    "auto": "float16",
+    "float16": "float16",
+    "float32": None,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,18 +136,19 @@ def train(request: Request, data: Data, wanted: Wanted, report: Report) -> dict[
         commonest((reply.ids for reply in learnt), wanted.draft_vocabulary, len(target.vocabulary))
     )
     shared = target.shared(token_map)
-    heads = _first(wanted, target.hidden).to(request.device)
-    known = _states(_fastest(target, request.device), target.hidden, learnt, request, STATES, report)
-    training = Training(heads, shared, known, wanted.plan, request.folder / f"training-{wanted.architecture}")
+    heads = _first(wanted, request.model, target.hidden).to(request.device)
+    known = _states(_source(target, request, learnt), learnt, request, STATES, report)
+    begin = None if wanted.begin is None else read_about(wanted.begin).get("provenance")
+    training = Training(heads, shared, known, wanted.plan, request.folder / f"training-{wanted.architecture}", begin)
     training.run(lambda progress, share: report("training", share, f"loss {progress.loss:.3f}"))
     shares = calibrate(heads, shared, known, training.validation)
-    judged = _states(target.states, target.hidden, held, request, HELD_OUT_STATES, report)
+    judged = _states(target.states, held, request, HELD_OUT_STATES, report)
     found = scores(heads, shared, judged, trees(shares, wanted.depth))
     about = {
         "target": {"model": Path(request.model).name, "sha256": model_hash(Path(request.model))},
         "data": _data_recipe(data, known, judged),
         "plan": asdict(wanted.plan),
-        "begin": None if wanted.begin is None else read_about(wanted.begin).get("provenance"),
+        "begin": begin,
         "progress": asdict(training.progress),
         "provenance": provenance(request.argv, wanted.plan.seed),
         "acceptance": scores_json(found),
@@ -197,31 +210,35 @@ def _at_most(replies: list[Reply], rows: int | None) -> list[Reply]:
     return [reply for reply, kept in zip(replies, spread(len(replies), rows / total), strict=True) if kept]
 
 
-def _first(wanted: Wanted, hidden: int) -> MedusaHeads | SequentialHeads:
+def _first(wanted: Wanted, model: str, hidden: int) -> MedusaHeads | SequentialHeads:
     """Heads before they are trained."""
     inner = wanted.inner or hidden * 16 // 9
     config = HeadsConfig(wanted.architecture, wanted.depth, hidden, inner, wanted.layers, wanted.draft_vocabulary)
     if wanted.begin is None:
         return build(config)
-    heads: MedusaHeads | SequentialHeads = load(wanted.begin).heads
-    if heads.config != config:
+    checkpoint = load(wanted.begin)
+    heads: MedusaHeads | SequentialHeads = checkpoint.heads
+    if heads.config != config or checkpoint.own:
         raise ValueError(f"{wanted.begin}: heads of other sizes: {heads.config}, wanted are {config}")
+    if not fits(checkpoint.about, Path(model)):
+        raise ValueError(f"{wanted.begin}: heads of another model than {Path(model).name}")
     heads.requires_grad_()
     return heads
 
 
-def _fastest(target: TargetModel, device: str) -> StatesOf:
-    """The compiled loops where they run the target, else the target itself."""
-    kept = fewest_bits() if device == "cpu" else None
-    loops = kept and loop_target(target.model, kept)
-    return loops or target.states
+def _source(target: TargetModel, request: Request, replies: Sequence[Reply]) -> Source:
+    """On a CPU the compiled loops, with weights as the engine keeps them, if they run the target; else the target itself."""
+    cpu = read_cpu() if request.device == "cpu" else None
+    kept = None if cpu is None else _KEPT[cpu_weights(request.engine, cpu)]
+    longest = max(len(reply.prompt_ids) + len(reply.ids) for reply in replies)
+    return (kept and loop_source(target.model, kept, longest)) or target.states
 
 
-def _states(of: StatesOf, width: int, replies: Sequence[Reply], request: Request, name: str, report: Report) -> States:
+def _states(source: Source, replies: Sequence[Reply], request: Request, name: str, report: Report) -> States:
     def share(done: int, total: int) -> None:
         report(name, done / total, "")
 
-    return states.compute(of, replies, width, request.folder / name, provenance(request.argv), share)
+    return states.compute(source, replies, request.folder / name, provenance(request.argv), share)
 
 
 def _data_recipe(data: Data, learnt: States, held: States) -> dict[str, Any]:

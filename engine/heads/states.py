@@ -25,8 +25,20 @@ _PASS_ROWS = 2048
 
 Progress = Callable[[int, int], None]
 
-StatesOf = Callable[[Sequence[Reply]], Iterator[torch.Tensor]]
-"""For each reply [tokens, width]: the state after the final norm that predicts each of its tokens."""
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What computes states.
+
+    Attributes:
+        run: gives for each reply of a batch [tokens, width]: the states after the final norm that predict its tokens.
+        width: of a state.
+        kind: what computes them, kept with them; states of two kinds are not mixed.
+    """
+
+    run: Callable[[Sequence[Reply]], Iterator[torch.Tensor]]
+    width: int
+    kind: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +87,13 @@ def load(folder: Path) -> States:
 
 
 def compute(
-    of: StatesOf, replies: Sequence[Reply], width: int, folder: Path, provenance: dict[str, Any], progress: Progress
+    source: Source, replies: Sequence[Reply], folder: Path, provenance: dict[str, Any], progress: Progress
 ) -> States:
     """Run the target over `replies` and keep its states; goes on where an earlier run with the same replies stopped.
 
     Args:
-        of: gives the states of a batch.
+        source: of the states.
         replies: in any order; they are kept in batches of one opening and similar length.
-        width: of a state.
         folder: made if missing.
         provenance: kept in the folder.
         progress: takes rows done and rows in all.
@@ -90,7 +101,7 @@ def compute(
     folder.mkdir(parents=True, exist_ok=True)
     batches = _batches(replies)
     ordered = [reply for batch in batches for reply in batch]
-    about = _about(folder, ordered, width, provenance)
+    about = _about(folder, ordered, source, provenance)
     done, total = 0, sum(about["lengths"])
     with (folder / "hidden.f16").open("r+b") as hidden, (folder / "tokens.i32").open("r+b") as tokens:
         for batch in batches:
@@ -100,7 +111,7 @@ def compute(
             row = sum(about["lengths"][:first])
             hidden.seek(row * about["width"] * 2)
             tokens.seek(row * 4)
-            for reply, state in zip(batch, of(batch), strict=True):
+            for reply, state in zip(batch, source.run(batch), strict=True):
                 hidden.write(state.half().numpy().tobytes())
                 tokens.write(np.array(reply.ids, np.int32).tobytes())
             hidden.flush()
@@ -112,7 +123,7 @@ def compute(
 
 
 def hidden_states(model: Any, batch: Sequence[Reply]) -> Iterator[torch.Tensor]:
-    """A `StatesOf`, once a `transformers` causal language model is given."""
+    """`Source.run`, of a `transformers` causal language model."""
     size = max(1, _PASS_ROWS // max(len(reply.prompt_ids) + len(reply.ids) for reply in batch))
     for first in range(0, len(batch), size):
         yield from _one_pass(model, batch[first : first + size])
@@ -157,12 +168,13 @@ def _batches(replies: Sequence[Reply]) -> list[tuple[Reply, ...]]:
     return [batches[at] for at in order]
 
 
-def _about(folder: Path, ordered: Sequence[Reply], width: int, provenance: dict[str, Any]) -> dict[str, Any]:
+def _about(folder: Path, ordered: Sequence[Reply], source: Source, provenance: dict[str, Any]) -> dict[str, Any]:
     """What the folder says of itself: that of an earlier run with the same replies, or a new one."""
     fresh: dict[str, Any] = {
         "format": FORMAT,
         "version": VERSION,
-        "width": width,
+        "width": source.width,
+        "kind": source.kind,
         "lengths": [len(reply.ids) for reply in ordered],
         "temperatures": [reply.temperature for reply in ordered],
         "topics": [reply.topic for reply in ordered],
@@ -172,7 +184,7 @@ def _about(folder: Path, ordered: Sequence[Reply], width: int, provenance: dict[
     path = folder / "states.json"
     if path.exists():
         found: dict[str, Any] = json.loads(path.read_text())
-        if all(found.get(key) == fresh[key] for key in ("format", "version", "width", "lengths", "topics")):
+        if all(found.get(key) == fresh[key] for key in ("format", "version", "width", "kind", "lengths", "topics")):
             return found
     for name in ("hidden.f16", "tokens.i32"):
         (folder / name).write_bytes(b"")

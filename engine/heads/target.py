@@ -2,8 +2,8 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,7 @@ import torch
 
 from engine import embedded_model
 from engine.heads.loss import Target
-from engine.heads.replies import Reply
-from engine.heads.states import hidden_states
+from engine.heads.states import Source, hidden_states
 from engine.int8_weights import QUANTIZED_FROM
 
 _HASHED = ("config.json", "model.safetensors", "model.safetensors.index.json")
@@ -42,9 +41,10 @@ class TargetModel:
         weight: torch.Tensor = self.model.get_input_embeddings().weight
         return weight.detach().float()
 
-    def states(self, batch: Sequence[Reply]) -> Iterator[torch.Tensor]:
-        """As `engine.heads.states.StatesOf`."""
-        return hidden_states(self.model, batch)
+    @property
+    def states(self) -> Source:
+        """The model itself as what computes states."""
+        return Source(partial(hidden_states, self.model), self.hidden, "transformers")
 
     @property
     def hidden(self) -> int:

@@ -5,7 +5,7 @@ The target is frozen: it is not even here, only its states (`engine.heads.states
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -97,7 +97,8 @@ class Training:
         target: the frozen matrices, on the same device.
         states: what to learn from.
         plan: how.
-        folder: for the checkpoint; one from an earlier run with the same sizes is gone on from.
+        folder: for the checkpoint; one from an earlier run with the same sizes and beginning is gone on from.
+        begin: what heads that were trained before say of that; None for random ones.
         read: of the rows of `states`, where they are already on the device.
     """
 
@@ -108,6 +109,7 @@ class Training:
         states: States,
         plan: Plan,
         folder: Path,
+        begin: Mapping[str, Any] | None = None,
         read: Reader | None = None,
     ) -> None:
         torch.manual_seed(plan.seed)
@@ -128,6 +130,7 @@ class Training:
             fused=target.vocabulary.is_cuda,
         )
         self._checkpoint = folder / "checkpoint.pt"
+        self._begin = begin
         self._best: dict[str, torch.Tensor] = {}
         self.progress = Progress()
         folder.mkdir(parents=True, exist_ok=True)
@@ -146,6 +149,8 @@ class Training:
         Args:
             report: takes the progress and the share done, after every step.
         """
+        if not self._best:
+            self._validate()
         validated_s = self.progress.elapsed_s
         started_s = time.monotonic() - self.progress.elapsed_s
         if self._target.vocabulary.is_cuda:
@@ -206,6 +211,7 @@ class Training:
             self.progress.worse += 1
         kept: dict[str, Any] = {
             "config": asdict(self._heads.config),
+            "begin": self._begin,
             "heads": self._heads.state_dict(),
             "best": self._best,
             "optimizer": self._optimizer.state_dict(),
@@ -220,6 +226,8 @@ class Training:
         kept = torch.load(self._checkpoint, map_location=self._target.vocabulary.device, weights_only=False)
         if kept["config"] != asdict(self._heads.config):
             raise ValueError(f"{self._checkpoint} is of other heads: {kept['config']}; use another folder")
+        if kept.get("begin") != self._begin:
+            raise ValueError(f"{self._checkpoint} is of a training that began with other heads; use another folder")
         self._heads.load_state_dict(kept["heads"])
         self._best = kept["best"]
         self._optimizer.load_state_dict(kept["optimizer"])

@@ -1,6 +1,6 @@
 """The compiled loops of this folder, where they were compiled.
 
-They are loaded in the engine's process only, where OpenMP has been preloaded.
+They are loaded only where OpenMP has been preloaded: in the engine's process, and where heads are trained.
 """
 
 import ctypes

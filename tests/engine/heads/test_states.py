@@ -1,6 +1,5 @@
 """States of a tiny model: however many replies are read at once, the same."""
 
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +9,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from engine.heads import states
 from engine.heads.replies import Reply
+from engine.heads.target import TargetModel
 
 
 def test_states_do_not_depend_on_how_many_replies_are_read_at_once(
@@ -18,12 +18,12 @@ def test_states_do_not_depend_on_how_many_replies_are_read_at_once(
     torch.manual_seed(0)
     sizes = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2}
     model = LlamaForCausalLM(LlamaConfig(vocab_size=40, num_key_value_heads=1, **sizes)).eval()
-    of = partial(states.hidden_states, model)
+    source = TargetModel(model, "").states
     opening = (1, 2, 3)
     replies = [Reply((*opening, at % 7), tuple(range(at % 11, at % 11 + 2 + at % 5)), 0.0, "any") for at in range(20)]
-    whole = states.compute(of, replies, 16, tmp_path / "whole", {}, lambda done, total: None)
+    whole = states.compute(source, replies, tmp_path / "whole", {}, lambda done, total: None)
     monkeypatch.setattr(states, "_PASS_ROWS", 30)
-    few = states.compute(of, replies, 16, tmp_path / "few", {}, lambda done, total: None)
+    few = states.compute(source, replies, tmp_path / "few", {}, lambda done, total: None)
     assert few.tokens.tolist() == whole.tokens.tolist()
     assert np.allclose(few.hidden, whole.hidden, atol=2e-3)
     # Each is what the model says of the reply alone.

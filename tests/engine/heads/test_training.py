@@ -1,7 +1,7 @@
 """States of a small random model, and heads trained on them: better than untrained, and the same after a stop."""
 
 from collections.abc import Iterator
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +15,7 @@ from engine.heads.evaluation import calibrate, scores, selections, trees
 from engine.heads.loss import Target
 from engine.heads.replies import Reply
 from engine.heads.states import States
+from engine.heads.target import TargetModel
 from engine.heads.training import Plan, Training
 
 _WORDS = 32
@@ -49,7 +50,7 @@ def counting(count: int) -> list[Reply]:
 @pytest.fixture(scope="module")
 def known(model: torch.nn.Module, tmp_path_factory: pytest.TempPathFactory) -> States:
     folder = tmp_path_factory.mktemp("states")
-    return states.compute(partial(states.hidden_states, model), counting(60), 24, folder, {}, lambda done, total: None)
+    return states.compute(TargetModel(model, "").states, counting(60), folder, {}, lambda done, total: None)
 
 
 @pytest.fixture(scope="module")
@@ -77,11 +78,9 @@ def test_states_that_were_stopped_go_on(model: torch.nn.Module, known: States, t
         raise Stopped
 
     with pytest.raises(Stopped):
-        states.compute(partial(states.hidden_states, model), counting(60), 24, tmp_path, {}, stop)
+        states.compute(TargetModel(model, "").states, counting(60), tmp_path, {}, stop)
     assert 0 < states.load(tmp_path).replies < known.replies
-    whole = states.compute(
-        partial(states.hidden_states, model), counting(60), 24, tmp_path, {}, lambda done, total: None
-    )
+    whole = states.compute(TargetModel(model, "").states, counting(60), tmp_path, {}, lambda done, total: None)
     assert np.array_equal(whole.hidden, known.hidden)
     assert np.array_equal(whole.tokens, known.tokens)
 
@@ -118,6 +117,18 @@ def test_a_training_that_was_stopped_goes_on(known: States, target: Target, tmp_
     assert resumed.progress.steps > steps
     with pytest.raises(ValueError, match="of other heads"):
         Training(build(HeadsConfig("medusa", 2, 24, 16, 1, _WORDS)), target, known, plan(2), tmp_path)
+    with pytest.raises(ValueError, match="began with other heads"):
+        Training(untrained(), target, known, plan(2), tmp_path, {"made": "elsewhere"})
+
+
+def test_heads_that_training_makes_worse_stay_as_they_were(known: States, target: Target, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    heads = build(HeadsConfig("sequential", 2, 24, 16, 1, _WORDS))
+    Training(heads, target, known, plan(20), tmp_path / "good").run(lambda progress, share: None)
+    good = {name: value.clone() for name, value in heads.state_dict().items()}
+    wild = replace(plan(1), rate=10.0)
+    Training(heads, target, known, wild, tmp_path / "wild").run(lambda progress, share: None)
+    assert all(torch.equal(value, good[name]) for name, value in heads.state_dict().items())
 
 
 def test_selections_leave_loops_out_and_count_each_text_once() -> None:
