@@ -61,14 +61,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Train. 0: done; 2: an input is wrong, named on stderr."""
     from engine.api import EngineError
-    from engine.heads.checkpoint import CheckpointError
     from engine.heads.replies import RepliesError
 
     if args.device == "cpu" and Path(sys.argv[0]).name == "voicepace":
         openmp.restart_with(openmp.library())
     try:
         about = _train(args)
-    except (SettingsError, EngineError, RepliesError, CheckpointError, OSError, ValueError) as error:
+    except (SettingsError, EngineError, RepliesError, OSError, ValueError) as error:
         print(f"voicepace heads train: {error}", file=sys.stderr)
         return 2
     print(json.dumps({"heads": str(args.out / f"{args.architecture}.safetensors"), "acceptance": about["acceptance"]}))

@@ -16,7 +16,7 @@ from engine.arguments import cpu_weights
 from engine.hardware import read_cpu
 from engine.heads import generation, states
 from engine.heads.architectures import MedusaHeads, SequentialHeads, build
-from engine.heads.checkpoint import Checkpoint, load, read_about, save
+from engine.heads.checkpoint import Checkpoint, load, save
 from engine.heads.config import Architecture, HeadsConfig
 from engine.heads.evaluation import calibrate, scores, scores_json, trees
 from engine.heads.loop_states import loop_source
@@ -136,9 +136,9 @@ def train(request: Request, data: Data, wanted: Wanted, report: Report) -> dict[
         commonest((reply.ids for reply in learnt), wanted.draft_vocabulary, len(target.vocabulary))
     )
     shared = target.shared(token_map)
-    heads = _first(wanted, request.model, target.hidden).to(request.device)
+    heads, begin = _first(wanted, request.model, target.hidden)
+    heads.to(request.device)
     known = _states(_source(target, request, learnt), learnt, request, STATES, report)
-    begin = None if wanted.begin is None else read_about(wanted.begin).get("provenance")
     training = Training(heads, shared, known, wanted.plan, request.folder / f"training-{wanted.architecture}", begin)
     training.run(lambda progress, share: report("training", share, f"loss {progress.loss:.3f}"))
     shares = calibrate(heads, shared, known, training.validation)
@@ -210,20 +210,21 @@ def _at_most(replies: list[Reply], rows: int | None) -> list[Reply]:
     return [reply for reply, kept in zip(replies, spread(len(replies), rows / total), strict=True) if kept]
 
 
-def _first(wanted: Wanted, model: str, hidden: int) -> MedusaHeads | SequentialHeads:
-    """Heads before they are trained."""
+def _first(wanted: Wanted, model: str, hidden: int) -> tuple[MedusaHeads | SequentialHeads, Mapping[str, Any] | None]:
+    """Heads before they are trained, and where they come from; None for random ones."""
     inner = wanted.inner or hidden * 16 // 9
     config = HeadsConfig(wanted.architecture, wanted.depth, hidden, inner, wanted.layers, wanted.draft_vocabulary)
     if wanted.begin is None:
-        return build(config)
+        return build(config), None
     checkpoint = load(wanted.begin)
-    heads: MedusaHeads | SequentialHeads = checkpoint.heads
-    if heads.config != config or checkpoint.own:
+    heads = checkpoint.heads
+    if checkpoint.own:
+        raise ValueError(f"{wanted.begin}: heads with vocabulary matrices of their own, which are not trained here")
+    if heads.config != config:
         raise ValueError(f"{wanted.begin}: heads of other sizes: {heads.config}, wanted are {config}")
     if not fits(checkpoint.about, Path(model)):
         raise ValueError(f"{wanted.begin}: heads of another model than {Path(model).name}")
-    heads.requires_grad_()
-    return heads
+    return heads.requires_grad_(), checkpoint.about.get("provenance")
 
 
 def _source(target: TargetModel, request: Request, replies: Sequence[Reply]) -> Source:

@@ -1,9 +1,9 @@
 """The target's hidden states over replies: what heads are trained on, computed once and kept in a folder.
 
-The folder holds `states.json` (format, version, sizes, the replies' order), `hidden.f16` ([rows, width], the last
-hidden state after the final norm) and `tokens.i32` ([rows]). A reply of n tokens has n rows: row j is the state from
-which the target predicts token j, and `tokens` at j is that token. So the state and the token that a draft starts from
-stand in the same row, and what it must predict stands in the rows below.
+The folder holds `states.json` (format, version, sizes, what computed them, the replies' order), `hidden.f16` ([rows,
+width], the last hidden state after the final norm) and `tokens.i32` ([rows]). A reply of n tokens has n rows: row j is
+the state from which the target predicts token j, and `tokens` at j is that token. So the state and the token that a
+draft starts from stand in the same row, and what it must predict stands in the rows below.
 """
 
 import json
