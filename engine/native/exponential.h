@@ -4,20 +4,13 @@
 
 #include "lanes.h"
 
-#ifdef AVX512
-#define NEAREST(x) _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
-#define AS_LANES(whole) _mm512_castsi512_ps(whole)
-#else
-#define NEAREST(x) _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
-#define AS_LANES(whole) _mm256_castsi256_ps(whole)
-#endif
-
 /* Arguments are held within +-87, the range of float32's normal numbers. Argument reduction and polynomial as in Cephes'
  * expf: the error is two units in the last place at most. */
 OPERATION lanes exponential(lanes x)
 {
     x = WIDE(min_ps)(WIDE(max_ps)(x, same(-87.0f)), same(87.0f));
-    lanes n = NEAREST(WIDE(mul_ps)(x, same(1.44269504f)));
+    /* The nearest whole number is what MAGIC leaves of the sum's last bits. */
+    lanes shifted = add_product(x, same(1.44269504f), same(MAGIC)), n = WIDE(sub_ps)(shifted, same(MAGIC));
     x = WIDE(fnmadd_ps)(n, same(0.693359375f), x);
     x = WIDE(fnmadd_ps)(n, same(-2.12194440e-4f), x);
     lanes p = same(1.9875691500e-4f);
@@ -27,7 +20,11 @@ OPERATION lanes exponential(lanes x)
     p = add_product(p, x, same(1.6666665459e-1f));
     p = add_product(p, x, same(5.0000001201e-1f));
     p = add_product(p, WIDE(mul_ps)(x, x), WIDE(add_ps)(x, same(1.0f)));
-    whole exponent = WIDE(slli_epi32)(WIDE(add_epi32)(WIDE(cvtps_epi32)(n), WIDE(set1_epi32)(127)), 23);
-    return WIDE(mul_ps)(p, AS_LANES(exponent));
+#ifdef AVX512
+    return _mm512_scalef_ps(p, n);
+#else
+    whole exponent = _mm256_slli_epi32(_mm256_add_epi32(_mm256_castps_si256(shifted), _mm256_set1_epi32(127)), 23);
+    return _mm256_mul_ps(p, _mm256_castsi256_ps(exponent));
+#endif
 }
 #endif

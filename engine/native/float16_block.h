@@ -28,7 +28,10 @@ static inline void pack(float *x, long size)
 OPERATION void multiply_panel(int rows, const float *x, long inputs, const char *panel, const char *ahead, long shares,
                               float *y, long stride)
 {
-    multiply(rows, FLOAT16, x, inputs, inputs, panel, WIDTH, ahead, (long)sizeof(uint16_t[WIDTH]) / shares, y, stride, 0);
+    lanes sums[ROWS][2];
+    clear(rows, sums);
+    add_inputs(rows, FLOAT16, x, inputs, inputs, panel, WIDTH, ahead, (long)sizeof(uint16_t[WIDTH]) / shares, sums);
+    put(rows, sums, y, stride);
 }
 
 #endif

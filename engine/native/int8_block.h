@@ -52,34 +52,39 @@ static inline SIMD void pack(float *x, long size)
         float largest = greatest_of(tops);
         /* Below that, 127 steps to the largest value are too many to be counted, and the values nothing beside any others. */
         lanes per_step = same(largest > 1e-30f ? 127.0f / largest : 0.0f);
-        int32_t q[BLOCK_INPUTS], sum = 0;
-        for (int i = 0; i < BLOCK_INPUTS; i += LANES) {
-            lanes steps = WIDE(mul_ps)(load(x + i), per_step);
-            store_whole(q + i, WIDE(cvtps_epi32)(WIDE(min_ps)(WIDE(max_ps)(steps, same(-127.0f)), same(127.0f))));
-        }
         struct packed *to = (struct packed *)x;
-        for (int i = 0; i < BLOCK_INPUTS; i++) {
-            to->q[i] = (int8_t)q[i];
-            sum += q[i];
+        /* Read before `to`, which lies in the same place, is written. */
+        whole q[BLOCK_INPUTS / LANES], sums = WIDE(set1_epi32)(0);
+#pragma GCC unroll 4
+        for (int i = 0; i < BLOCK_INPUTS / LANES; i++) {
+            lanes steps = WIDE(mul_ps)(load(x + i * LANES), per_step);
+            q[i] = WIDE(cvtps_epi32)(WIDE(min_ps)(WIDE(max_ps)(steps, same(-127.0f)), same(127.0f)));
+            sums = WIDE(add_epi32)(sums, q[i]);
         }
+#pragma GCC unroll 4
+        for (int i = 0; i < BLOCK_INPUTS / LANES; i++)
+            store_8(to->q + i * LANES, q[i]);
         to->step = largest / 127.0f;
-        to->sum = to->step * (float)sum;
+        to->sum = to->step * (float)sum_of(sums);
     }
 }
 
-/* Fetches what stands at `ahead`, one of `shares` parts of a block, some lines of the cache at each of its fours: more would
- * have to wait for each other, and what is multiplied meanwhile with them. */
-static inline __attribute__((always_inline)) void fetch(const char *ahead, long shares, int four)
+/* Where a whole block is fetched while another is multiplied with. */
+#define BYTES_AHEAD (BLOCK_BYTES / FOURS)
+
+/* Fetches what stands at `ahead`, `stride` bytes for each of a block's fours, some lines of the cache at a time: more would have
+ * to wait for each other, and what is multiplied meanwhile with them. */
+static inline __attribute__((always_inline)) void fetch(const char *ahead, long stride, int four)
 {
-    if (shares == 1)
-        for (long line = four * BLOCK_BYTES / 64 / FOURS; line < (four + 1) * BLOCK_BYTES / 64 / FOURS; line++)
+    if (stride == BYTES_AHEAD)
+        for (long line = four * BYTES_AHEAD / 64; line < (four + 1) * BYTES_AHEAD / 64; line++)
             _mm_prefetch(ahead + 64 * line, _MM_HINT_T1);
     else
-        _mm_prefetch(ahead + four * (BLOCK_BYTES / FOURS / shares), _MM_HINT_T1);
+        _mm_prefetch(ahead + four * stride, _MM_HINT_T1);
 }
 
 /* Adds to sums[r] what one block gives row r; rows are `inputs` floats apart. */
-OPERATION void add_block(int rows, const float *x, long inputs, const char *block, const char *ahead, long shares,
+OPERATION void add_block(int rows, const float *x, long inputs, const char *block, const char *ahead, long stride,
                          lanes (*sums)[2])
 {
     const uint16_t *steps = (const uint16_t *)block, *leasts = steps + WIDTH;
@@ -87,10 +92,11 @@ OPERATION void add_block(int rows, const float *x, long inputs, const char *bloc
     whole dots[MOST][2];
 #pragma GCC unroll 6
     for (int r = 0; r < rows; r++)
-        dots[r][0] = dots[r][1] = WIDE(set1_epi32)(0);
+        /* 32 products of 255 and 127 are less than 2^22. */
+        dots[r][0] = dots[r][1] = WIDE(set1_epi32)(MAGIC_BITS);
 #pragma GCC unroll 8
     for (int four = 0; four < FOURS; four++) {
-        fetch(ahead, shares, four);
+        fetch(ahead, stride, four);
         whole first = load_whole(weights + four * 4 * WIDTH), second = load_whole(weights + four * 4 * WIDTH + 4 * LANES);
 #pragma GCC unroll 6
         for (int r = 0; r < rows; r++) {
@@ -103,10 +109,12 @@ OPERATION void add_block(int rows, const float *x, long inputs, const char *bloc
 #pragma GCC unroll 2
     for (int half = 0; half < 2; half++) {
         lanes step = widen(steps + half * LANES), least = widen(leasts + half * LANES);
+        /* A step of 11 bits makes this exact, and the product below that of the dots alone, rounded once. */
+        lanes magic = WIDE(mul_ps)(step, same(-MAGIC));
 #pragma GCC unroll 6
         for (int r = 0; r < rows; r++) {
             const struct packed *row = (const struct packed *)(x + r * inputs);
-            lanes product = WIDE(mul_ps)(WIDE(cvtepi32_ps)(dots[r][half]), step);
+            lanes product = add_product(AS_LANES(dots[r][half]), step, magic);
             sums[r][half] = add_product(product, same(row->step), sums[r][half]);
             sums[r][half] = add_product(least, same(row->sum), sums[r][half]);
         }
@@ -119,15 +127,11 @@ OPERATION void multiply_panel(int rows, const float *x, long inputs, const char 
                               float *y, long stride)
 {
     lanes sums[MOST][2];
-#pragma GCC unroll 6
-    for (int r = 0; r < rows; r++)
-        sums[r][0] = sums[r][1] = same(0.0f);
-    for (long at = 0; at < inputs; at += BLOCK_INPUTS, panel += BLOCK_BYTES, ahead += BLOCK_BYTES / shares)
-        add_block(rows, x + at, inputs, panel, ahead, shares, sums);
-#pragma GCC unroll 6
-    for (int r = 0; r < rows; r++)
-        for (int half = 0; half < 2; half++)
-            store(y + r * stride + half * LANES, sums[r][half]);
+    clear(rows, sums);
+    long fetched = BYTES_AHEAD / shares;
+    for (long at = 0; at < inputs; at += BLOCK_INPUTS, panel += BLOCK_BYTES, ahead += FOURS * fetched)
+        add_block(rows, x + at, inputs, panel, ahead, fetched, sums);
+    put(rows, sums, y, stride);
 }
 
 #endif

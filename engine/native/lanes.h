@@ -26,6 +26,7 @@
 typedef __m512 lanes;
 typedef __m512i whole;
 #define WIDE(operation) _mm512_##operation
+#define AS_LANES(whole) _mm512_castsi512_ps(whole)
 #define LOAD_HALVES(from) _mm256_loadu_si256((const __m256i *)(from))
 #else
 #define SIMD __attribute__((target("avx2,fma,f16c" VNNI)))
@@ -33,6 +34,7 @@ typedef __m512i whole;
 typedef __m256 lanes;
 typedef __m256i whole;
 #define WIDE(operation) _mm256_##operation
+#define AS_LANES(whole) _mm256_castsi256_ps(whole)
 #define LOAD_HALVES(from) _mm_loadu_si128((const __m128i *)(from))
 #endif
 
@@ -40,6 +42,11 @@ typedef __m256i whole;
 
 /* Columns that are multiplied with at a time. */
 #define WIDTH (2 * LANES)
+
+/* Added to whole numbers n, |n| < 2^22, these bits are, taken for a float, MAGIC + n; and MAGIC added to a float is that of the
+ * whole number nearest to it. */
+#define MAGIC_BITS 0x4b400000
+#define MAGIC 12582912.0f
 
 OPERATION lanes same(float value)
 {
@@ -99,14 +106,66 @@ OPERATION lanes where_above(lanes x, float least, lanes then)
 #endif
 }
 
+/* Of `rows` rows, a constant wherever this is called. */
+OPERATION void clear(int rows, lanes (*sums)[2])
+{
+#pragma GCC unroll 12
+    for (int r = 0; r < rows; r++)
+        sums[r][0] = sums[r][1] = same(0.0f);
+}
+
+/* Those to y, whose rows are `stride` apart. */
+OPERATION void put(int rows, lanes (*sums)[2], float *y, long stride)
+{
+#pragma GCC unroll 12
+    for (int r = 0; r < rows; r++)
+        for (int half = 0; half < 2; half++)
+            store(y + r * stride + half * LANES, sums[r][half]);
+}
+
+/* Of eight. */
+OPERATION float greatest_of_half(__m256 x)
+{
+    __m128 four = _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+    __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
+}
+
+/* Of eight. */
+OPERATION int32_t sum_of_half(__m256i x)
+{
+    __m128i four = _mm_add_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
+    __m128i two = _mm_add_epi32(four, _mm_unpackhi_epi64(four, four));
+    return _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_shuffle_epi32(two, 1)));
+}
+
 OPERATION float greatest_of(lanes x)
 {
-    float values[LANES];
-    store(values, x);
-    float greatest = values[0];
-    for (int i = 1; i < LANES; i++)
-        greatest = values[i] > greatest ? values[i] : greatest;
-    return greatest;
+#ifdef AVX512
+    return greatest_of_half(_mm256_max_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps(x, 1)));
+#else
+    return greatest_of_half(x);
+#endif
+}
+
+OPERATION int32_t sum_of(whole x)
+{
+#ifdef AVX512
+    return sum_of_half(_mm256_add_epi32(_mm512_castsi512_si256(x), _mm512_extracti64x4_epi64(x, 1)));
+#else
+    return sum_of_half(x);
+#endif
+}
+
+/* The numbers, which fit in 8 bits, in as many. */
+OPERATION void store_8(int8_t *to, whole x)
+{
+#ifdef AVX512
+    _mm_storeu_si128((__m128i *)to, _mm512_cvtepi32_epi8(x));
+#else
+    __m128i halves = _mm_packs_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
+    _mm_storel_epi64((__m128i *)to, _mm_packs_epi16(halves, halves));
+#endif
 }
 
 #ifdef INT8

@@ -9,20 +9,59 @@
 /* Queries of one span that share a key-value head, at a time: the scores of a part stay in the first-level cache. */
 #define QUERIES 24
 
-#define CASE(rows) \
-    case rows: \
-        multiply(rows, FLOAT32, x, x_stride, inputs, b, b_stride, ahead, step, y, y_stride, begun); \
-        break;
+/* Scores of a unit's query, in whole registers, which begin up to WIDTH before the first and end as far behind; in an odd
+ * number of lines of the cache, so that those of several queries are not held in the same few places of it. */
+#define SCORES (PART + MOST_SEEN + 2 * WIDTH + 16)
 
-/* As `multiply`, for any number of rows and a matrix in float32. */
-OPERATION void multiply_any(long rows, const float *x, long x_stride, long inputs, const float *b, long b_stride,
-                            const char *ahead, long step, float *y, long y_stride, int begun)
+/* Floats from a query to the next where they are gathered: heads of 256 at most. */
+#define GATHERED 272
+
+/* Tokens of a stretch that lie one behind the other in a page: their keys, [head][tokens], and values, [tokens][head]. */
+struct strip {
+    const float *keys, *values;
+    long count;
+};
+
+/* Scores of `rows` queries for all tokens of `count` strips. The page of the next strip, of `bytes`, is fetched
+ * meanwhile if `ahead`. */
+OPERATION void score(int rows, const float *queries, const struct pages *pages, const struct strip *strips, long count,
+                     int ahead, float *scores)
 {
-    for (long r = 0; r < rows; r += ROWS, ahead = NULL, x += ROWS * x_stride, y += ROWS * y_stride)
-        switch (rows - r < ROWS ? rows - r : ROWS) {
-            EACH_NUMBER_OF_ROWS(CASE)
+    long tokens = pages->tokens, head = pages->head, bytes = 2 * head * tokens * (long)sizeof(float);
+    for (const struct strip *strip = strips; strip < strips + count; scores += strip++->count)
+        for (long token = 0; token < strip->count; token += WIDTH) {
+            /* Some of it for every input. */
+            long share = bytes / (tokens / WIDTH);
+            const char *next = ahead && strip + 1 < strips + count ? (const char *)strip[1].keys + token / WIDTH * share : NULL;
+            lanes sums[ROWS][2];
+            clear(rows, sums);
+            add_inputs(rows, FLOAT32, queries, GATHERED, head, strip->keys + token, tokens, next, share / head, sums);
+            put(rows, sums, scores + token, SCORES);
         }
 }
+
+/* Of `rows` queries, the values of all tokens of `count` strips times their weights, into y. */
+OPERATION void add_up(int rows, const float *weights, const struct pages *pages, const struct strip *strips, long count,
+                      float *y, long stride)
+{
+    for (long column = 0; column < pages->head; column += WIDTH) {
+        const float *weight = weights;
+        lanes sums[ROWS][2];
+        clear(rows, sums);
+        for (const struct strip *strip = strips; strip < strips + count; weight += strip++->count)
+            add_inputs(rows, FLOAT32, weight, SCORES, strip->count, strip->values + column, pages->head, NULL, 0, sums);
+        put(rows, sums, y + column, stride);
+    }
+}
+
+#define SCORE(rows) \
+    case rows: \
+        score(rows, queries + q * GATHERED, pages, strips, strip_count, !first && !q, scores[q]); \
+        break;
+#define ADD_UP(rows) \
+    case rows: \
+        add_up(rows, scores[q], pages, strips, strip_count, partial + q * stride, stride); \
+        break;
 
 /* Weights are added up as multiples of this: sums of whole numbers do not depend on their order. The greatest weight is 1. */
 #define PER_WEIGHT 8388608.0f
@@ -48,11 +87,7 @@ static SIMD void weigh(float *scores, long count, float scale, float *greatest, 
         store(scores + t, weight);
         all = WIDE(add_epi32)(all, WIDE(cvtps_epi32)(WIDE(mul_ps)(weight, same(PER_WEIGHT))));
     }
-    int32_t parts[LANES], weights = 0;
-    store_whole(parts, all);
-    for (int i = 0; i < LANES; i++)
-        weights += parts[i];
-    *sum = (float)weights / PER_WEIGHT;
+    *sum = (float)sum_of(all) / PER_WEIGHT;
 }
 
 /* What a span has in one part: tokens `first` to `end` in the order of the cache, `first` a multiple of WIDTH; of those that not
@@ -79,6 +114,20 @@ static struct stretch stretch_of(const struct span *span, long begin)
     return found;
 }
 
+/* A stretch's strips, in order, for one key-value head; gives how many there are. */
+static long strips_of(const struct pages *pages, const float *cache, const struct span *span, const struct stretch *stretch,
+                      long head, struct strip *strips)
+{
+    long tokens = pages->tokens, count = 0, left;
+    for (long token = stretch->first; token < stretch->end; token += left) {
+        const float *page = cache + (span->blocks[token / tokens] * pages->heads + head) * 2 * pages->head * tokens;
+        long place = token % tokens;
+        left = tokens - place < stretch->end - token ? tokens - place : stretch->end - token;
+        strips[count++] = (struct strip){page + place, page + (tokens + place) * pages->head, left};
+    }
+    return count;
+}
+
 /* Scores of what a row does not see are minus infinity. */
 static void hide(float *scores, const struct stretch *stretch, const struct span *span, long row)
 {
@@ -88,41 +137,27 @@ static void hide(float *scores, const struct stretch *stretch, const struct span
             scores[t - stretch->first] = -INFINITY;
 }
 
-/* Scores of a unit's query, in whole registers, which begin up to WIDTH before the first and end as far behind; in an odd
- * number of lines of the cache, so that those of several queries are not held in the same few places of it. */
-#define SCORES (PART + MOST_SEEN + 2 * WIDTH + 16)
-
 /* Queries `first` to `first + count` of a unit, the heads of a row in a row, over its part of the context. */
 static SIMD void attend_queries(const struct pages *pages, const float *cache, const struct span *span,
                                 const struct stretch *stretch, const struct unit *unit, const float *queries, long group,
                                 long first, long count, float scale, float *partial)
 {
-    float scores[QUERIES][SCORES];
-    long head = pages->head, tokens = pages->tokens, page_size = 2 * head * tokens;
-    memset(partial, 0, (size_t)(count * (head + 2)) * sizeof(float));
-    for (long token = stretch->first; token < stretch->end; token += WIDTH) {
-        const float *keys = cache + (span->blocks[token / tokens] * pages->heads + unit->head) * page_size + token % tokens;
-        /* The next page is fetched meanwhile, some of it for every input. */
-        long next = token / tokens + 1, share = page_size / (tokens / WIDTH), step = share / head * (long)sizeof(float);
-        const float *ahead = NULL;
-        if (!first && next * tokens < stretch->end)
-            ahead = cache + (span->blocks[next] * pages->heads + unit->head) * page_size + token % tokens / WIDTH * share;
-        multiply_any(count, queries, head, head, keys, tokens, (const char *)ahead, step, scores[0] + token - stretch->first,
-                     SCORES, 0);
-    }
+    _Alignas(64) float scores[QUERIES][SCORES];
+    struct strip strips[SCORES / WIDTH];
+    long head = pages->head, stride = head + ENDS, strip_count = strips_of(pages, cache, span, stretch, unit->head, strips);
+    for (long q = 0; q < count; q += ROWS)
+        switch (count - q < ROWS ? count - q : ROWS) {
+            EACH_NUMBER_OF_ROWS(SCORE)
+        }
     for (long q = 0; q < count; q++) {
-        float *ends = partial + q * (head + 2) + head;
+        float *ends = partial + q * stride + head;
         hide(scores[q], stretch, span, (first + q) / group);
         weigh(scores[q], stretch->end - stretch->first, scale, ends, ends + 1);
     }
-    for (long token = stretch->first, left; token < stretch->end; token += left) {
-        left = tokens - token % tokens < stretch->end - token ? tokens - token % tokens : stretch->end - token;
-        const float *values = cache + (span->blocks[token / tokens] * pages->heads + unit->head) * page_size +
-                              (tokens + token % tokens) * head;
-        for (long column = 0; column < head; column += WIDTH)
-            multiply_any(count, scores[0] + token - stretch->first, SCORES, left, values + column, head, NULL, 0,
-                         partial + column, head + 2, 1);
-    }
+    for (long q = 0; q < count; q += ROWS)
+        switch (count - q < ROWS ? count - q : ROWS) {
+            EACH_NUMBER_OF_ROWS(ADD_UP)
+        }
 }
 
 /* All queries of a unit. Those of one row's heads that share the key-value head are neighbours in memory. */
@@ -132,15 +167,15 @@ static void attend_unit(const struct pages *pages, const float *cache, const str
     const struct span *span = step->spans + unit->span;
     long head = pages->head, group = width / head / pages->heads, all = span->count * group;
     struct stretch stretch = stretch_of(span, unit->begin);
-    float gathered[QUERIES * 256];
+    _Alignas(64) float gathered[QUERIES * GATHERED];
     for (long first = 0; first < all; first += QUERIES) {
         long count = all - first < QUERIES ? all - first : QUERIES;
         for (long q = 0; q < count; q++) {
             long row = (first + q) / group, place = unit->head * group + (first + q) % group;
-            memcpy(gathered + q * head, queries + (span->begin + row) * stride + place * head, (size_t)head * sizeof(float));
+            memcpy(gathered + q * GATHERED, queries + (span->begin + row) * stride + place * head, (size_t)head * sizeof(float));
         }
         attend_queries(pages, cache, span, &stretch, unit, gathered, group, first, count, step->scale,
-                       step->partial + unit->place + first * (head + 2));
+                       step->partial + unit->place + first * (head + ENDS));
     }
 }
 
@@ -154,12 +189,12 @@ static SIMD void join(const struct pages *pages, const struct attention *step, l
         float *to = attended + (span->begin + q / group) * width + (units->head * group + q % group) * head;
         float greatest = -INFINITY, sum = 0.0f;
         for (long p = 0; p < parts; p++) {
-            float own = step->partial[units[p].place + q * (head + 2) + head];
+            float own = step->partial[units[p].place + q * (head + ENDS) + head];
             greatest = own > greatest ? own : greatest;
         }
         memset(to, 0, (size_t)head * sizeof(float));
         for (long p = 0; p < parts; p++) {
-            const float *partial = step->partial + units[p].place + q * (head + 2);
+            const float *partial = step->partial + units[p].place + q * (head + ENDS);
             if (partial[head] - greatest < -87.0f)
                 continue;
             lanes weight = exponential(same(partial[head] - greatest));

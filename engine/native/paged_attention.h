@@ -14,7 +14,10 @@
 /* Of a span beyond the tokens that all of its rows see. */
 #define MOST_SEEN 64
 
-/* Of one layer; sizes in elements. `tokens` and `head` are multiples of WIDTH, `tokens` at most PART. */
+/* Floats behind a query's [head] sums: their greatest score, the sum of weights, and nothing to the end of a line of the cache. */
+#define ENDS 16
+
+/* Of one layer; sizes in elements. `tokens` and `head` are multiples of WIDTH, `tokens` at most PART, `head` at most 256. */
 struct pages {
     long heads, tokens, head;
 };
@@ -29,7 +32,7 @@ struct span {
 };
 
 /* A piece of work: one span, one key-value head, the part of positions `begin` to begin + PART. Its results begin at `place` in `partial`: for
- * every query [head] sums, then their greatest score and the sum of weights. */
+ * every query [head] sums and ENDS floats. */
 struct unit {
     long span, head, begin, place;
 };

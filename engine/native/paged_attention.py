@@ -15,6 +15,9 @@ MOST_ROWS = 65
 _PART = 128
 """Tokens of a part of the context, as in the header."""
 
+_ENDS = 16
+"""Numbers that a part leaves behind for a query besides a head's, as in the header."""
+
 _ROUND = 2**22
 """Numbers that parts leave behind before they are joined, at most, if one span and head does not leave more."""
 
@@ -124,7 +127,7 @@ class Caches:
             structures[index] = _Span(span.begin, count, span.visible, blocks, seen.buffer_info()[0] + 8 * offset)
             offset += count
             parts = range(0, span.length, _PART)
-            size = count * self._group * (self._head + 2)
+            size = count * self._group * (self._head + _ENDS)
             for head in range(self._heads):
                 if place and place + size * len(parts) > _ROUND:
                     rounds.append(len(firsts) - 1)

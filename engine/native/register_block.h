@@ -30,18 +30,12 @@ OPERATION lanes columns(enum kind kind, const void *matrix, long stride, long i,
     return kind == FLOAT32 ? load((const float *)matrix + place) : widen((const uint16_t *)matrix + place);
 }
 
-/* y[r][0..WIDTH) = sum over i of x[r][i] * matrix[i][0..WIDTH), added to what stands there if `begun`. `rows`, `kind` and
- * `begun` are constants wherever this is called. What stands at `ahead` is fetched meanwhile, unless it is NULL: `step`
- * bytes for every input. */
-OPERATION void multiply(
+/* sums[r][0..WIDTH) += x[r][i] * matrix[i][0..WIDTH), for one i after the other. `rows` and `kind` are constants wherever this
+ * is called. What stands at `ahead` is fetched meanwhile, unless it is NULL: `step` bytes for every input. */
+OPERATION void add_inputs(
     int rows, enum kind kind, const float *x, long x_stride, long inputs, const void *matrix, long stride,
-    const char *ahead, long step, float *y, long y_stride, int begun)
+    const char *ahead, long step, lanes (*sums)[2])
 {
-    lanes sums[ROWS][2];
-#pragma GCC unroll 12
-    for (int r = 0; r < rows; r++)
-        for (int half = 0; half < 2; half++)
-            sums[r][half] = begun ? load(y + r * y_stride + half * LANES) : same(0.0f);
     for (long i = 0; i < inputs; i++) {
         for (long line = 0; ahead && line < step; line += 64)
             _mm_prefetch(ahead + i * step + line, _MM_HINT_T1);
@@ -53,10 +47,6 @@ OPERATION void multiply(
             sums[r][1] = add_product(value, second, sums[r][1]);
         }
     }
-#pragma GCC unroll 12
-    for (int r = 0; r < rows; r++)
-        for (int half = 0; half < 2; half++)
-            store(y + r * y_stride + half * LANES, sums[r][half]);
 }
 
 #endif
