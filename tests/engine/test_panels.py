@@ -38,6 +38,17 @@ def test_sums_are_those_of_what_is_kept(kept: Kept, rows: int, blocks: int, more
     torch.testing.assert_close(Panels(matrix, kept).product(x).double(), exact, atol=4e-5, rtol=1e-5)
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("size", [2.0**-20, 1.0, 2.0**14])
+def test_the_largest_sums_of_a_block_are_exact(kept: Kept, sign: int, size: float) -> None:
+    matrix = torch.full((40, BLOCK), 255.0)
+    matrix[:, 0] = 0.0
+    matrix *= size / 256
+    x = torch.full((7, BLOCK), sign * 127.0)
+    exact = as_multiplied(x, kept) @ as_kept(matrix, kept).T
+    torch.testing.assert_close(Panels(matrix, kept).product(x).double(), exact, atol=0, rtol=3e-7)
+
+
 @pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 6, 7, 11, 17, 33, 95, 96, 97, 200])
 def test_a_row_does_not_depend_on_the_rows_beside_it(kept: Kept, rows: int) -> None:
     panels, x = Panels(random(0, 83, 192), kept), random(1, rows, 192)
