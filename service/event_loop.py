@@ -38,7 +38,7 @@ class PreciseLoop(uvloop.Loop):
 
     `call_at`, and with it `asyncio.timeout_at` and `service.alarm`, is never early and late by some hundredths of a
     millisecond where the loop is idle: one timer of the kernel (timerfd_create(2)) for all that wait. Where the system
-    has none, it is late by up to a millisecond. `call_later` is uvloop's own.
+    has none, it is late by up to two milliseconds. `call_later` is uvloop's own.
     """
 
     # Seconds, monotonic. Not a method of ours: it is asked a dozen times for every token that leaves.
@@ -65,8 +65,9 @@ class PreciseLoop(uvloop.Loop):
     ) -> asyncio.TimerHandle:
         """Call at `when` (loop time, seconds), not before."""
         if self._timer_fd < 0:
-            delay_s = math.ceil((when - self.time()) * 1000) / 1000
-            return super().call_later(delay_s, callback, *args, context=context)
+            # libuv counts from the last whole millisecond.
+            delay_ms = math.ceil(when * 1000) - math.floor(self.time() * 1000)
+            return super().call_later(delay_ms / 1000, callback, *args, context=context)
         timer = _Timer(when, callback, args, self, context)
         timer._scheduled = True
         heapq.heappush(self._waiting, timer)
