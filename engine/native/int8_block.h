@@ -128,8 +128,8 @@ OPERATION void multiply_panel(int rows, const float *x, long inputs, const char 
 {
     lanes sums[MOST][2];
     clear(rows, sums);
-    long fetched = BYTES_AHEAD / shares;
-    for (long at = 0; at < inputs; at += BLOCK_INPUTS, panel += BLOCK_BYTES, ahead += FOURS * fetched)
+    long fetched = BYTES_AHEAD / shares, share = BLOCK_BYTES / shares;
+    for (long at = 0; at < inputs; at += BLOCK_INPUTS, panel += BLOCK_BYTES, ahead += share)
         add_block(rows, x + at, inputs, panel, ahead, fetched, sums);
     put(rows, sums, y, stride);
 }

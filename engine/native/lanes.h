@@ -76,11 +76,6 @@ OPERATION whole load_whole(const void *from)
     return values;
 }
 
-OPERATION void store_whole(int32_t *to, whole values)
-{
-    __builtin_memcpy(to, &values, sizeof values);
-}
-
 /* a * b + c */
 OPERATION lanes add_product(lanes a, lanes b, lanes c)
 {
