@@ -24,7 +24,7 @@ OPERATION lanes exponential(lanes x)
     return _mm512_scalef_ps(p, n);
 #else
     whole exponent = _mm256_slli_epi32(_mm256_add_epi32(_mm256_castps_si256(shifted), _mm256_set1_epi32(127)), 23);
-    return _mm256_mul_ps(p, _mm256_castsi256_ps(exponent));
+    return _mm256_mul_ps(p, AS_LANES(exponent));
 #endif
 }
 #endif

@@ -118,37 +118,25 @@ OPERATION void put(int rows, lanes (*sums)[2], float *y, long stride)
             store(y + r * stride + half * LANES, sums[r][half]);
 }
 
-/* Of eight. */
-OPERATION float greatest_of_half(__m256 x)
-{
-    __m128 four = _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
-    __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
-    return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
-}
-
-/* Of eight. */
-OPERATION int32_t sum_of_half(__m256i x)
-{
-    __m128i four = _mm_add_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
-    __m128i two = _mm_add_epi32(four, _mm_unpackhi_epi64(four, four));
-    return _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_shuffle_epi32(two, 1)));
-}
-
 OPERATION float greatest_of(lanes x)
 {
 #ifdef AVX512
-    return greatest_of_half(_mm256_max_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps(x, 1)));
+    return _mm512_reduce_max_ps(x);
 #else
-    return greatest_of_half(x);
+    __m128 four = _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+    __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
 #endif
 }
 
 OPERATION int32_t sum_of(whole x)
 {
 #ifdef AVX512
-    return sum_of_half(_mm256_add_epi32(_mm512_castsi512_si256(x), _mm512_extracti64x4_epi64(x, 1)));
+    return _mm512_reduce_add_epi32(x);
 #else
-    return sum_of_half(x);
+    __m128i four = _mm_add_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
+    __m128i two = _mm_add_epi32(four, _mm_unpackhi_epi64(four, four));
+    return _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_shuffle_epi32(two, 1)));
 #endif
 }
 

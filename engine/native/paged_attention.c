@@ -22,8 +22,7 @@ struct strip {
     long count;
 };
 
-/* Scores of `rows` queries for all tokens of `count` strips. The page of the next strip, of `bytes`, is fetched
- * meanwhile if `ahead`. */
+/* Scores of `rows` queries for all tokens of `count` strips. The page of the next strip is fetched meanwhile if `ahead`. */
 OPERATION void score(int rows, const float *queries, const struct pages *pages, const struct strip *strips, long count,
                      int ahead, float *scores)
 {
@@ -138,13 +137,12 @@ static void hide(float *scores, const struct stretch *stretch, const struct span
 }
 
 /* Queries `first` to `first + count` of a unit, the heads of a row in a row, over its part of the context. */
-static SIMD void attend_queries(const struct pages *pages, const float *cache, const struct span *span,
-                                const struct stretch *stretch, const struct unit *unit, const float *queries, long group,
-                                long first, long count, float scale, float *partial)
+static SIMD void attend_queries(const struct pages *pages, const struct span *span, const struct stretch *stretch,
+                                const struct strip *strips, long strip_count, const float *queries, long group, long first,
+                                long count, float scale, float *partial)
 {
     _Alignas(64) float scores[QUERIES][SCORES];
-    struct strip strips[SCORES / WIDTH];
-    long head = pages->head, stride = head + ENDS, strip_count = strips_of(pages, cache, span, stretch, unit->head, strips);
+    long head = pages->head, stride = head + ENDS;
     for (long q = 0; q < count; q += ROWS)
         switch (count - q < ROWS ? count - q : ROWS) {
             EACH_NUMBER_OF_ROWS(SCORE)
@@ -167,6 +165,8 @@ static void attend_unit(const struct pages *pages, const float *cache, const str
     const struct span *span = step->spans + unit->span;
     long head = pages->head, group = width / head / pages->heads, all = span->count * group;
     struct stretch stretch = stretch_of(span, unit->begin);
+    struct strip strips[SCORES / WIDTH];
+    long strip_count = strips_of(pages, cache, span, &stretch, unit->head, strips);
     _Alignas(64) float gathered[QUERIES * GATHERED];
     for (long first = 0; first < all; first += QUERIES) {
         long count = all - first < QUERIES ? all - first : QUERIES;
@@ -174,7 +174,7 @@ static void attend_unit(const struct pages *pages, const float *cache, const str
             long row = (first + q) / group, place = unit->head * group + (first + q) % group;
             memcpy(gathered + q * GATHERED, queries + (span->begin + row) * stride + place * head, (size_t)head * sizeof(float));
         }
-        attend_queries(pages, cache, span, &stretch, unit, gathered, group, first, count, step->scale,
+        attend_queries(pages, span, &stretch, strips, strip_count, gathered, group, first, count, step->scale,
                        step->partial + unit->place + first * (head + ENDS));
     }
 }
